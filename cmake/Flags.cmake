@@ -1,0 +1,27 @@
+# Compiler and linker flags of every target.
+# -ffp-contract=off: the scalar reference defines the bits; fused multiply-adds are written out.
+add_compile_options(-Wall -Wextra -Wpedantic -Werror -Wthread-safety -Wno-unused-parameter -ffp-contract=off
+                    -fno-math-errno -fno-omit-frame-pointer -fdiagnostics-color=never)
+add_link_options(-fuse-ld=lld -Wl,--gc-sections)
+add_compile_options(-ffunction-sections -fdata-sections)
+# One copy of the code runs on every x86-64 of the last ten years; wider code lives in the kernels room, chosen at start.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  add_compile_options(-march=x86-64-v2)
+endif()
+if(HEADRACE_SANITIZE)
+  add_compile_options(-fsanitize=${HEADRACE_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HEADRACE_SANITIZE})
+endif()
+if(HEADRACE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+option(HEADRACE_COVERAGE "source coverage" OFF)
+if(HEADRACE_COVERAGE)
+  add_compile_options(-fprofile-instr-generate -fcoverage-mapping)
+  add_link_options(-fprofile-instr-generate)
+endif()
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()

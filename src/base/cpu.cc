@@ -1,0 +1,104 @@
+#include "base/cpu.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+namespace headrace {
+namespace {
+
+std::string ReadLine(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Distinct cores among the processors of the affinity mask; SMT siblings count once.
+int PhysicalCores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &mask)) continue;
+    const std::string siblings =
+        ReadLine("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+    cores.insert(siblings.empty() ? "cpu" + std::to_string(cpu) : siblings);
+  }
+  return static_cast<int>(cores.size());
+}
+
+// Cores that the cgroup's quota allows, rounded down; 0: no quota.
+int QuotaCores() {
+  std::istringstream line(ReadLine("/sys/fs/cgroup/cpu.max"));
+  std::string quota;
+  double period = 0;
+  if (!(line >> quota >> period) || quota == "max" || period <= 0) return 0;
+  return static_cast<int>(std::max(1.0, std::stod(quota) / period));
+}
+
+uint64_t MemInfoBytes(const std::string& key) {
+  std::ifstream in("/proc/meminfo");
+  std::string name, unit;
+  uint64_t kib = 0;
+  while (in >> name >> kib) {
+    std::getline(in, unit);
+    if (name == key) return kib * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+CpuFeatures DetectCpu() {
+  CpuFeatures features;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  features.avx512_vnni = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                         __builtin_cpu_supports("avx512vnni");
+#endif
+  return features;
+}
+
+int UsableCores() {
+  const int cores = std::max(1, PhysicalCores());
+  const int quota = QuotaCores();
+  return quota > 0 ? std::min(cores, quota) : cores;
+}
+
+uint64_t AvailableMemoryBytes() {
+  uint64_t available = MemInfoBytes("MemAvailable:");
+  const std::string limit = ReadLine("/sys/fs/cgroup/memory.max");
+  const std::string used = ReadLine("/sys/fs/cgroup/memory.current");
+  if (!limit.empty() && limit != "max" && !used.empty()) {
+    const uint64_t limit_bytes = std::stoull(limit), used_bytes = std::stoull(used);
+    available = std::min(available, limit_bytes > used_bytes ? limit_bytes - used_bytes : 0);
+  }
+  return available;
+}
+
+uint64_t ResidentMemoryBytes() {
+  std::istringstream line(ReadLine("/proc/self/statm"));
+  uint64_t total = 0, resident = 0;
+  line >> total >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string CpuModelName() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace headrace

@@ -1,0 +1,24 @@
+// What the machine has: processors this process may use, instruction sets, memory, cgroup limits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace headrace {
+
+struct CpuFeatures {
+  bool avx2 = false;         // AVX2, FMA and F16C
+  bool avx512_vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI
+};
+CpuFeatures DetectCpu();
+
+// Processors to compute with: the least of physical cores, affinity mask and cgroup quota; at least 1.
+int UsableCores();
+
+// Bytes that this process may still take: the least of MemAvailable and what the cgroup leaves.
+uint64_t AvailableMemoryBytes();
+// Resident bytes of this process.
+uint64_t ResidentMemoryBytes();
+std::string CpuModelName();
+
+}  // namespace headrace
