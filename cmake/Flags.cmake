@@ -1,6 +1,6 @@
 # Compiler and linker flags of every target.
 # -ffp-contract=off: the scalar reference defines the bits; fused multiply-adds are written out.
-add_compile_options(-Wall -Wextra -Wpedantic -Werror -Wthread-safety -Wno-unused-parameter -ffp-contract=off
+add_compile_options(-Wall -Wextra -Wpedantic -Werror -Wthread-safety -Wno-unused-parameter -Wno-missing-designated-field-initializers -ffp-contract=off
                     -fno-math-errno -fno-omit-frame-pointer -fdiagnostics-color=never)
 add_link_options(-fuse-ld=lld -Wl,--gc-sections)
 add_compile_options(-ffunction-sections -fdata-sections)

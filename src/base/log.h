@@ -18,7 +18,7 @@ std::string EscapeForLog(std::string_view text, size_t max_bytes = 200);
 
 }  // namespace headrace
 
-#define LOG_DEBUG(...) SPDLOG_DEBUG(__VA_ARGS__)
-#define LOG_INFO(...) SPDLOG_INFO(__VA_ARGS__)
-#define LOG_WARN(...) SPDLOG_WARN(__VA_ARGS__)
-#define LOG_ERROR(...) SPDLOG_ERROR(__VA_ARGS__)
+#define LOG_DEBUG(...) ::spdlog::debug(__VA_ARGS__)
+#define LOG_INFO(...) ::spdlog::info(__VA_ARGS__)
+#define LOG_WARN(...) ::spdlog::warn(__VA_ARGS__)
+#define LOG_ERROR(...) ::spdlog::error(__VA_ARGS__)

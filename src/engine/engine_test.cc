@@ -1,0 +1,262 @@
+// Goal: the engine keeps its word to one request at a time and to all together: tokens in order, stop strings cut exactly,
+// limits end an answer, a cancel frees everything, a fault hits one request only, refusals come at once with a time to
+// retry, and a step allocates nothing. A scripted executor on virtual time stands in for the model.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+#include "executor/scripted/scripted_executor.h"
+
+namespace {
+// Counts allocations while counting is on; one thread.
+bool counting = false;
+uint64_t allocations = 0;
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (counting) ++allocations;
+  void* p = std::malloc(bytes);
+  if (p == nullptr) std::abort();
+  return p;
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace headrace {
+namespace {
+
+std::unique_ptr<Tokenizer> ScriptTokenizer(const Script& script) {
+  Vocabulary v;
+  v.model = "gpt2";
+  v.pre = "default";
+  for (int b = 0; b < 256; ++b) v.tokens.push_back(ByteLevelSpelling(std::string(1, static_cast<char>(b))));
+  v.types.assign(256, 1);
+  v.tokens.insert(v.tokens.end(), {"<|im_end|>", "<|im_start|>"});
+  v.types.insert(v.types.end(), {3, 3});
+  for (const std::string& piece : script.pieces) {
+    v.tokens.push_back(ByteLevelSpelling(piece));
+    v.types.push_back(1);
+  }
+  v.eos = kScriptEnd;
+  auto tokenizer = Tokenizer::FromVocabulary(std::move(v));
+  EXPECT_TRUE(tokenizer) << tokenizer.error().message;
+  return std::move(*tokenizer);
+}
+
+struct World {
+  explicit World(const std::string& json, EngineOptions options = {.waiting_max = 4, .check_integrity = true})
+      : script(*ParseScript(json)), executor(script, [this](TimeNs t) { clock.Advance(t); }), tokenizer(ScriptTokenizer(script)),
+        engine(executor, *tokenizer, clock, options) {
+    clock.Set(1);
+  }
+  std::unique_ptr<EngineRequest> Request(const std::string& prompt) {
+    auto r = std::make_unique<EngineRequest>();
+    r->prompt.assign(prompt.begin(), prompt.end());
+    return r;
+  }
+  // Steps until nothing is left to do.
+  void Run(int steps = 100'000) {
+    for (int i = 0; i < steps && engine.Step(clock.Now()) != kNever; ++i) {
+    }
+  }
+  struct Answer {
+    std::string text;  // released at the end
+    int tokens = 0;
+    EndReason finish = EndReason::kNone;
+  };
+  Answer Read(EngineStream& stream) {
+    Answer a;
+    std::string all;
+    uint32_t released = 0;
+    for (TokenEvent e; stream.Pop(e);) {
+      EXPECT_EQ(a.finish, EndReason::kNone) << "an event after the finish";
+      if (e.token >= 0) {
+        ++a.tokens;
+        if (!tokenizer->IsControl(e.token)) all += tokenizer->TokenBytes(e.token);
+      }
+      EXPECT_GE(e.released_bytes, released) << "released text was taken back";
+      released = e.released_bytes;
+      a.finish = e.finish;
+    }
+    a.text = all.substr(0, released);
+    return a;
+  }
+  Answer Ask(std::unique_ptr<EngineRequest> request) {
+    auto stream = engine.Submit(std::move(request), nullptr);
+    EXPECT_TRUE(stream);
+    Run();
+    return Read(**stream);
+  }
+
+  VirtualClock clock;
+  Script script;
+  ScriptedExecutor executor;
+  std::unique_ptr<Tokenizer> tokenizer;
+  Engine engine;
+};
+
+constexpr char kFox[] = R"({"replies": [{"pieces": ["The", " qui", "ck br", "own", " fox"]}]})";
+
+TEST(EngineTest, ARequestGetsItsTokensAndAStop) {
+  World w(kFox);
+  const auto a = w.Ask(w.Request("hello"));
+  EXPECT_EQ(a.text, "The quick brown fox");
+  EXPECT_EQ(a.tokens, 5);
+  EXPECT_EQ(a.finish, EndReason::kStop);
+  EXPECT_EQ(w.engine.stats().kv_blocks_used.load(), 0);
+  EXPECT_EQ(w.engine.inside(), 0);
+}
+
+TEST(EngineTest, O02StopStringsAcrossTokensCutExactly) {
+  const struct { std::vector<std::string> stops; std::string text; bool include; } cases[] = {
+      {{"own fox"}, "The quick br", false}, {{"own foxes"}, "The quick brown fox", false},  {{"brown f", "own"}, "The quick br", false},
+      {{"quick"}, "The ", false},           {{"quick"}, "The quick", true},                {{"The"}, "", false}};
+  for (const auto& c : cases) {
+    World w(kFox);
+    auto r = w.Request("x");
+    r->stops = *StopMatcher::Build(c.stops);
+    r->include_stop = c.include;
+    const auto a = w.Ask(std::move(r));
+    EXPECT_EQ(a.text, c.text);
+    EXPECT_EQ(a.finish, EndReason::kStop);
+  }
+}
+
+TEST(EngineTest, LimitsEndAnAnswer) {
+  World w(kFox);
+  auto r = w.Request("x");
+  r->max_tokens = 2;
+  auto a = w.Ask(std::move(r));
+  EXPECT_EQ(a.text, "The qui");
+  EXPECT_EQ(a.finish, EndReason::kLength);
+  r = w.Request("x");
+  r->ignore_eos = true;
+  r->max_tokens = 9;
+  a = w.Ask(std::move(r));
+  EXPECT_EQ(a.tokens, 9);
+  EXPECT_EQ(a.finish, EndReason::kLength);
+  r = w.Request("x");
+  r->min_tokens = 7;
+  r->max_tokens = 20;
+  a = w.Ask(std::move(r));
+  EXPECT_EQ(a.text, "The quick brown fox  ") << "the end token is banned until min_tokens";
+  EXPECT_EQ(a.finish, EndReason::kStop);
+  World small(R"({"context": 64, "kv_blocks": 1, "replies": [{"pieces": ["a"], "repeat": 1000}]})");
+  a = small.Ask(small.Request(std::string(50, 'p')));
+  EXPECT_EQ(a.tokens, 14) << "the context is full";
+  EXPECT_EQ(a.finish, EndReason::kLength);
+  EXPECT_EQ(small.engine.Submit(small.Request(std::string(64, 'p')), nullptr).error().code, ErrorCode::kContextLength);
+}
+
+TEST(EngineTest, StopTokensEndWithoutText) {
+  World w(kFox);
+  auto r = w.Request("x");
+  r->stop_token_ids = {kScriptFirstPiece + 2};
+  const auto a = w.Ask(std::move(r));
+  EXPECT_EQ(a.text, "The qui");
+  EXPECT_EQ(a.finish, EndReason::kStop);
+}
+
+TEST(EngineTest, ACancelFreesItsPlaceAndNeighboursGoOn) {
+  World w(R"({"replies": [{"pieces": ["ab"], "repeat": 50}]})");
+  auto first = *w.engine.Submit(w.Request("one"), nullptr);
+  auto second = *w.engine.Submit(w.Request("two"), nullptr);
+  w.Run(5);
+  EXPECT_EQ(w.engine.stats().running.load(), 2);
+  first->Cancel();
+  w.Run(1);
+  EXPECT_EQ(w.engine.stats().running.load(), 1);
+  w.Run();
+  EXPECT_EQ(w.Read(*second).tokens, 50);
+  EXPECT_EQ(w.engine.stats().cancelled.load(), 1u);
+  EXPECT_EQ(w.engine.stats().kv_blocks_used.load(), 0);
+}
+
+TEST(EngineTest, AFaultHitsOneRequestOnly) {
+  World w(R"({"replies": [{"match": "bad", "pieces": ["x", "y", "z"], "fault_at": 2}, {"pieces": ["good"]}]})");
+  auto bad = *w.engine.Submit(w.Request("bad"), nullptr);
+  auto good = *w.engine.Submit(w.Request("fine"), nullptr);
+  w.Run();
+  EXPECT_EQ(w.Read(*good).text, "good");
+  const auto a = w.Read(*bad);
+  EXPECT_EQ(a.text, "xy");
+  EXPECT_EQ(a.finish, EndReason::kError);
+  EXPECT_EQ(bad->error().code, ErrorCode::kInternal);
+}
+
+TEST(EngineTest, RefusalsSayWhenToComeBackAndLateOnesAreEnded) {
+  World w(R"({"sequences_max": 1, "step_ms": 100, "replies": [{"pieces": ["a"], "repeat": 100}]})");
+  auto running = *w.engine.Submit(w.Request("x"), nullptr);
+  w.Run(2);
+  auto late = w.Request("y");
+  late->start_before = w.clock.Now() + kNsPerSecond;
+  auto waiting = *w.engine.Submit(std::move(late), nullptr);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.engine.Submit(w.Request("z"), nullptr));
+  const auto refused = w.engine.Submit(w.Request("z"), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
+  EXPECT_GE(refused.error().retry_after_ms, 1000);
+  w.Run(15);
+  const auto a = w.Read(*waiting);
+  EXPECT_EQ(a.finish, EndReason::kError);
+  EXPECT_EQ(waiting->error().code, ErrorCode::kOverloaded);
+  auto slow = w.Request("t");
+  slow->finish_before = w.clock.Now() + 20 * kNsPerSecond;
+  auto timed = *w.engine.Submit(std::move(slow), nullptr);
+  w.Run();
+  EXPECT_EQ(w.Read(*timed).finish, EndReason::kError);
+  EXPECT_EQ(timed->error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ(w.Read(*running).tokens, 100);
+}
+
+TEST(EngineTest, PreemptedAnswersAreTheSameAsUndisturbedOnes) {
+  // Four sequences of up to 5 blocks in a pool of 6: most are preempted on the way.
+  World w(R"({"kv_blocks": 6, "replies": [{"pieces": ["ab", "cd", "e"], "repeat": 80}]})");
+  std::vector<std::shared_ptr<EngineStream>> streams;
+  for (int i = 0; i < 4; ++i) streams.push_back(*w.engine.Submit(w.Request(std::string(60, 'p')), nullptr));
+  w.Run();
+  EXPECT_GT(w.engine.stats().preemptions.load(), 0u);
+  std::string expected;
+  for (int i = 0; i < 80; ++i) expected += "abcde";
+  for (auto& stream : streams) EXPECT_EQ(w.Read(*stream).text, expected);
+}
+
+TEST(EngineTest, PromptLogprobsComeInOrderAndMaxTokensZeroIsAllowed) {
+  World w(kFox);
+  auto r = w.Request("hello");
+  r->max_tokens = 0;
+  r->prompt_logprobs = true;
+  r->top_logprobs = 2;
+  auto stream = *w.engine.Submit(std::move(r), nullptr);
+  w.Run();
+  std::string targets;
+  for (SampleResult result; stream->PopLogprobs(result);) targets += static_cast<char>(result.token);
+  EXPECT_EQ(targets, "ello");
+  const auto a = w.Read(*stream);
+  EXPECT_EQ(a.tokens, 0);
+  EXPECT_EQ(a.finish, EndReason::kLength);
+}
+
+TEST(EngineTest, AStepAllocatesNothing) {
+  World w(R"({"kv_blocks": 40, "replies": [{"pieces": ["ab", "cd"], "repeat": 200}]})", {.waiting_max = 4});
+  std::vector<std::shared_ptr<EngineStream>> streams;
+  for (int i = 0; i < 6; ++i) {
+    auto r = w.Request(std::string(300, 'p'));
+    r->sampling.frequency_penalty = 0.5f;
+    r->top_logprobs = 3;
+    r->stops = *StopMatcher::Build(std::vector<std::string>{"never"});
+    streams.push_back(*w.engine.Submit(std::move(r), nullptr));
+  }
+  w.Run(20);  // prompts are in, vectors have their size
+  counting = true;
+  w.Run(300);
+  counting = false;
+  EXPECT_EQ(allocations, 0u);
+  w.Run();
+}
+
+}  // namespace
+}  // namespace headrace

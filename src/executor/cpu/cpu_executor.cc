@@ -1,0 +1,100 @@
+#include "executor/cpu/cpu_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kv_cache/block_pool.h"
+
+namespace headrace {
+namespace {
+
+static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
+
+// Raised whenever the bits of Forward change.
+constexpr int kNumericsVersion = 1;
+
+}  // namespace
+
+Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, const ModelConfig& config, const CpuExecutorOptions& options) {
+  HR_ASSIGN_OR_RETURN(const KernelTable* kernels, ChooseKernels(options.isa));
+  std::unique_ptr<CpuExecutor> e(new CpuExecutor);
+  e->pool_ = std::make_unique<ComputePool>(options.threads);
+  const int64_t context = options.context > 0 ? std::min(options.context, config.context) : config.context;
+  HR_ASSIGN_OR_RETURN(e->model_, LlamaModel::Load(file, config, *kernels, *e->pool_, {context, options.rows_max, options.logit_rows_max}));
+
+  const int64_t block_bytes = config.KvBytesPerToken() * kBlockTokens;
+  const auto blocks = static_cast<int64_t>(options.kv_bytes) / block_bytes;
+  constexpr int64_t kBlocksMax = 1 << 24;
+  e->kv_.blocks = std::clamp<int64_t>(blocks, 1, kBlocksMax);
+  const auto half = static_cast<uint64_t>(e->kv_.blocks * block_bytes / 2);
+  HR_ASSIGN_OR_RETURN(e->k_pages_, HugeBuffer::Allocate(half, "the KV cache"));
+  HR_ASSIGN_OR_RETURN(e->v_pages_, HugeBuffer::Allocate(half, "the KV cache"));
+  e->kv_.k = reinterpret_cast<uint16_t*>(e->k_pages_.data());
+  e->kv_.v = reinterpret_cast<uint16_t*>(e->v_pages_.data());
+
+  const uint64_t logit_bytes = static_cast<uint64_t>(options.logit_rows_max) * static_cast<uint64_t>(config.vocab_size) * sizeof(float);
+  HR_ASSIGN_OR_RETURN(e->logits_, HugeBuffer::Allocate(logit_bytes, "the logits"));
+  for (int w = 0; w < options.threads; ++w) e->samplers_.push_back(std::make_unique<Sampler>(config.vocab_size, *kernels));
+  e->spans_.reserve(static_cast<size_t>(options.sequences_max));
+  e->logit_rows_.reserve(static_cast<size_t>(options.logit_rows_max));
+  e->output_.results.resize(static_cast<size_t>(options.logit_rows_max));
+
+  HR_ASSIGN_OR_RETURN(const std::string weights_hash, file.ContentHash());
+  ExecutorDescription& d = e->description_;
+  d.model = config.name;
+  d.kernels = kernels->name;
+  d.fingerprint = fmt::format("hr{}-{}-f16", kNumericsVersion, weights_hash.substr(0, 16));
+  d.vocab_size = config.vocab_size;
+  d.context = context;
+  d.kv_blocks = static_cast<int32_t>(e->kv_.blocks);
+  d.rows_max = options.rows_max;
+  d.logit_rows_max = options.logit_rows_max;
+  d.sequences_max = options.sequences_max;
+  d.threads = options.threads;
+  d.weight_bytes = e->model_->weight_bytes();
+  d.kv_bytes = 2 * half;
+  d.scratch_bytes = e->model_->scratch_bytes() + logit_bytes;
+  return e;
+}
+
+Status CpuExecutor::Submit(const StepInput& input) {
+  input_ = &input;
+  return {};
+}
+
+void CpuExecutor::Forward(const StepInput& input) {
+  CHECK_LE(input.samples.size(), static_cast<size_t>(description_.logit_rows_max));
+  spans_.clear();
+  logit_rows_.clear();
+  for (const StepSpan& s : input.spans) spans_.push_back({s.first_row, s.rows, s.first_position, s.first_block});
+  for (const StepSample& s : input.samples) logit_rows_.push_back(s.row);
+  model_->Forward(*pool_, {input.token_ids, spans_, input.blocks, logit_rows_}, kv_, reinterpret_cast<float*>(logits_.data()));
+}
+
+Result<const float*> CpuExecutor::ForwardOnly(const StepInput& input) {
+  Forward(input);
+  return reinterpret_cast<const float*>(logits_.data());
+}
+
+Result<const StepOutput*> CpuExecutor::Wait() {
+  CHECK(input_ != nullptr);
+  const StepInput& input = *input_;
+  input_ = nullptr;
+  Forward(input);
+  output_.results.resize(input.samples.size());
+  auto* logits = reinterpret_cast<float*>(logits_.data());
+  if (observer_) observer_(input, logits);
+  pool_->Run([&](int worker) {
+    pool_->For(static_cast<int64_t>(input.samples.size()), [&](int64_t i) {
+      const StepSample& s = input.samples[static_cast<size_t>(i)];
+      const std::span adjustments = std::span(input.adjustments).subspan(static_cast<size_t>(s.first_adjustment), static_cast<size_t>(s.adjustment_count));
+      samplers_[static_cast<size_t>(worker)]->Sample(logits + i * description_.vocab_size, {s.params, s.position, adjustments, s.target, s.top_logprobs},
+                                                     &output_.results[static_cast<size_t>(i)]);
+    });
+  });
+  return &output_;
+}
+
+}  // namespace headrace

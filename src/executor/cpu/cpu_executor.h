@@ -1,0 +1,61 @@
+// The executor of this machine's processors: model, kernels and sampler behind the Executor interface. The calling
+// thread is worker 0 of the compute pool.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/compute_pool.h"
+#include "base/huge_buffer.h"
+#include "executor/executor.h"
+#include "kernels/kernel_table.h"
+#include "model/llama.h"
+
+namespace headrace {
+
+struct CpuExecutorOptions {
+  int threads = 1;
+  std::string isa;              // "" for the best
+  int64_t context = 0;          // 0: the model's
+  uint64_t kv_bytes = 0;        // of the pool; at least one block is made
+  int32_t rows_max = 256;
+  int32_t logit_rows_max = 64;
+  int32_t sequences_max = 32;
+};
+
+class CpuExecutor final : public Executor {
+ public:
+  static Result<std::unique_ptr<CpuExecutor>> Load(const ModelFile& file, const ModelConfig& config, const CpuExecutorOptions& options);
+
+  const ExecutorDescription& Describe() const override { return description_; }
+  Status Submit(const StepInput& input) override;
+  Result<const StepOutput*> Wait() override;
+
+  // Called after each Forward with the logits [samples][vocab_size], before sampling changes them. For tests.
+  using LogitsObserver = std::function<void(const StepInput&, const float*)>;
+  void ObserveLogits(LogitsObserver observer) { observer_ = std::move(observer); }
+
+  // The raw logits of the last step: [samples][vocab_size], destroyed by sampling. For tests and the quality bench:
+  // Forward without sampling.
+  Result<const float*> ForwardOnly(const StepInput& input);
+
+ private:
+  CpuExecutor() = default;
+  void Forward(const StepInput& input);
+
+  ExecutorDescription description_;
+  std::unique_ptr<ComputePool> pool_;
+  std::unique_ptr<LlamaModel> model_;
+  HugeBuffer k_pages_, v_pages_;
+  KvPages kv_;
+  std::vector<ForwardSpan> spans_;
+  std::vector<int32_t> logit_rows_;
+  HugeBuffer logits_;  // float [logit_rows_max][vocab_size]
+  std::vector<std::unique_ptr<Sampler>> samplers_;  // one per worker
+  const StepInput* input_ = nullptr;
+  StepOutput output_;
+  LogitsObserver observer_;
+};
+
+}  // namespace headrace

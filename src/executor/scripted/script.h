@@ -1,0 +1,58 @@
+// What a scripted executor says: read from a JSON file (`headrace serve script:FILE`), or generated from numbers for the
+// simulator. A documented feature for client developers: the whole server behind it is the real one.
+//
+//   {
+//     "context": 4096, "kv_blocks": 64, "sequences_max": 8, "batch_tokens_max": 256,
+//     "step_ms": 5, "prefill_us_per_token": 50, "load_ms": 0,
+//     "replies": [
+//       {"match": "weather", "pieces": ["It", " is", " sunny"], "delay_ms": 20, "repeat": 1},
+//       {"match": "broken",  "pieces": ["one", "two"], "fault_at": 1},
+//       {"pieces": ["Hello", "!"]}
+//     ]
+//   }
+// The first reply whose `match` occurs in the prompt's text is said, one piece a token, then the end token; `repeat`
+// says the pieces several times. `fault_at` fails the request at that token. A reply without `match` fits every prompt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace headrace {
+
+struct ScriptReply {
+  std::string match;
+  std::vector<int32_t> tokens;   // without the end token
+  int64_t delay_us = 0;          // added to every step that says one of its tokens
+  int64_t fault_at = -1;
+};
+
+struct Script {
+  int64_t context = 4096;
+  int32_t kv_blocks = 64;
+  int32_t sequences_max = 8;
+  int32_t batch_tokens_max = 256;
+  int64_t step_us = 1000;
+  int64_t prefill_us_per_token = 10;
+  int64_t load_ms = 0;
+  std::vector<ScriptReply> replies;
+  // The vocabulary: 256 bytes, then kScriptEnd and the other control tokens, then the pieces of more than one byte.
+  std::vector<std::string> pieces;
+};
+
+constexpr int32_t kScriptEnd = 256;        // <|im_end|>
+constexpr int32_t kScriptStart = 257;      // <|im_start|>
+constexpr int32_t kScriptFirstPiece = 258;
+
+constexpr size_t kScriptBytesMax = 16 << 20;
+constexpr size_t kScriptTokensMax = 1 << 20;
+
+Result<Script> ParseScript(std::string_view json);
+
+// GPT-2's printable stand-in for each byte, as a byte-level vocabulary spells tokens.
+std::string ByteLevelSpelling(std::string_view bytes);
+
+}  // namespace headrace

@@ -1,0 +1,57 @@
+// Goal: a script is read strictly (every mistake named), says what it holds, and its faults and delays happen where it
+// says.
+#include "executor/scripted/scripted_executor.h"
+
+#include <gtest/gtest.h>
+
+namespace headrace {
+namespace {
+
+TEST(ScriptTest, MistakesAreNamed) {
+  const struct { const char* json; const char* field; } cases[] = {
+      {"{}", "replies"},
+      {R"({"replies": []})", "replies"},
+      {R"({"replies": [{}]})", "replies[0].pieces"},
+      {R"({"replies": [{"pieces": [""]}]})", "replies[0].pieces"},
+      {R"({"replies": [{"pieces": ["a"]}], "speed": 3})", "speed"},
+      {R"({"replies": [{"pieces": ["a"]}], "kv_blocks": 0})", "kv_blocks"},
+      {R"({"replies": [{"pieces": ["a", "b"], "repeat": 1048576}]})", "replies[0]"}};
+  for (const auto& c : cases) {
+    const auto script = ParseScript(c.json);
+    ASSERT_FALSE(script) << c.json;
+    EXPECT_EQ(script.error().field, c.field) << script.error().message;
+  }
+  EXPECT_FALSE(ParseScript("nonsense"));
+}
+
+TEST(ScriptTest, BytesAreSpelledAsByteLevelVocabulariesDo) {
+  EXPECT_EQ(ByteLevelSpelling("a"), "a");
+  EXPECT_EQ(ByteLevelSpelling(" "), "\u0120");
+  EXPECT_EQ(ByteLevelSpelling("\n"), "\u010a");
+  EXPECT_EQ(ByteLevelSpelling("\xC3\xA9"), "\u00c3\u00a9");
+  EXPECT_EQ(ByteLevelSpelling("\x7f"), "\u0121");
+}
+
+TEST(ScriptedExecutorTest, SaysTheMatchingReplyWithItsDelays) {
+  const Script script = *ParseScript(R"({"step_ms": 2, "prefill_us_per_token": 100,
+      "replies": [{"match": "hi", "pieces": ["hel", "lo"], "delay_ms": 7}, {"pieces": ["other"]}]})");
+  TimeNs slept = 0;
+  ScriptedExecutor executor(script, [&](TimeNs t) { slept += t; });
+  StepInput input;
+  input.token_ids = {'h', 'i'};
+  input.spans = {{.request = 1, .first_row = 0, .rows = 2, .first_position = 0, .prompt_tokens = 2}};
+  input.samples = {{.row = 1, .span = 0, .position = 2, .params = {}}};
+  std::vector<int32_t> said;
+  for (int32_t position = 2; position < 5; ++position) {
+    ASSERT_TRUE(executor.Submit(input));
+    said.push_back((*executor.Wait())->results[0].token);
+    input.token_ids = {said.back()};
+    input.spans = {{.request = 1, .first_row = 0, .rows = 1, .first_position = position, .prompt_tokens = 2}};
+    input.samples = {{.row = 0, .span = 0, .position = static_cast<uint64_t>(position + 1), .params = {}}};
+  }
+  EXPECT_EQ(said, (std::vector<int32_t>{kScriptFirstPiece, kScriptFirstPiece + 1, kScriptEnd}));
+  EXPECT_EQ(slept, 3 * (2 + 7) * kNsPerMs + 2 * 100 * kNsPerUs);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,52 @@
+// Who is calling: the first stage of the pipeline. Keys come from a TOML file that holds only their SHA-256; without a
+// file every caller is the tenant `default` and any key is accepted (clients send dummies). Immutable, thread-safe.
+//
+//   [[keys]]
+//   name = "alice"                 # for logs
+//   sha256 = "…64 hex digits…"     # printf %s "$KEY" | sha256sum
+//   tenant = "team-a"              # default: "default"
+//   highest_band = "high"          # critical, high, normal (default), batch
+//   weight = 1.0                   # share within a band
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "queueing/order.h"
+
+namespace headrace {
+
+struct Identity {
+  std::string key_name;
+  std::string tenant = "default";
+  Band highest_band = Band::kHigh;
+  double weight = 1.0;
+};
+
+class KeyStore {
+ public:
+  // Lets everybody in.
+  KeyStore() = default;
+  // Errors name the entry and the field, never a key.
+  static Result<KeyStore> Load(const std::string& path);
+  static Result<KeyStore> Parse(std::string_view toml, const std::string& file_name);
+
+  bool open() const { return keys_.empty(); }
+  // `authorization`: the header's value ("Bearer KEY"). kUnauthenticated when a key is needed and none fits; compares
+  // in constant time.
+  Result<Identity> Authenticate(std::string_view authorization) const;
+
+ private:
+  struct Key {
+    std::string sha256;  // 32 bytes
+    Identity identity;
+  };
+  std::vector<Key> keys_;
+};
+
+constexpr size_t kKeysMax = 10'000;
+constexpr size_t kKeyFileBytesMax = 4 << 20;
+
+}  // namespace headrace

@@ -1,0 +1,166 @@
+#include "gateway/pipeline.h"
+
+#include <algorithm>
+
+#include "api/error.h"
+#include "base/log.h"
+
+namespace headrace {
+namespace {
+
+constexpr int64_t kNotReadyRetryMs = 1000;
+
+// vLLM's buckets, so that existing boards fit.
+const std::vector<double> kTtftBuckets = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
+const std::vector<double> kLatencyBuckets = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+
+Error NotReady(const char* why) { return {ErrorCode::kUnavailable, why, {}, kNotReadyRetryMs}; }
+
+Band ChooseBand(const GenerationRequest& api, const Identity& identity) {
+  Band wanted = Band::kNormal;
+  if (api.service_tier == "flex" || api.priority > 0) wanted = Band::kBatch;
+  if (api.service_tier == "priority" || api.priority < 0) wanted = Band::kHigh;
+  return std::max(wanted, identity.highest_band);
+}
+
+double Seconds(TimeNs time) { return static_cast<double>(time) / kNsPerSecond; }
+
+}  // namespace
+
+// The state of one request, shared with the text pool's job so that dropping the call leaves nothing dangling.
+class PipelineCall::Work final : public BackendSink, public std::enable_shared_from_this<Work> {
+ public:
+  Work(Pipeline& pipeline, GenerationRequest::Kind kind, Identity identity, std::string request_id, PipelineSink& sink)
+      : pipeline_(pipeline), kind_(kind), sink_(&sink), accepted_(pipeline.clock_.Now()) {
+    request_.identity = std::move(identity);
+    request_.request_id = std::move(request_id);
+    ++pipeline_.under_way_;
+  }
+
+  // Validate and prepare run on the text pool; the result comes back to the loop.
+  void Begin(std::string body) {
+    auto self = shared_from_this();
+    const Preparer* preparer = pipeline_.preparer_;
+    const bool posted = pipeline_.text_pool_.Post([self, preparer, body = std::move(body)]() mutable {
+      auto result = std::make_shared<Status>(self->Prepare(*preparer, body));
+      self->pipeline_.poster_([self = std::move(self), result] { self->AfterPrepare(*result); });
+    });
+    if (!posted) Later({ErrorCode::kOverloaded, "Too many requests are waiting to be read. Retry later.", {}, kNotReadyRetryMs});
+  }
+
+  void Later(Error error) {
+    pipeline_.poster_([self = shared_from_this(), error = std::move(error)] { self->OnError(error); });
+  }
+
+  void Drop() {
+    sink_ = nullptr;
+    call_.reset();
+    if (!settled_) Settle({.status = 499, .error = "cancelled", .client_gone = true});
+    --pipeline_.under_way_;
+  }
+
+  void Settle(const Settlement& settlement) {
+    if (settled_) return;
+    settled_ = true;
+    const TimeNs now = pipeline_.clock_.Now();
+    const char* route = kind_ == GenerationRequest::Kind::kChat ? "chat" : "completions";
+    pipeline_.metrics_.Add("headrace_requests_total", "Finished requests by route and status.", {{"route", route}, {"status", std::to_string(settlement.status)}});
+    pipeline_.metrics_.Add("headrace_completion_tokens_total", "Tokens generated for finished requests.", {}, static_cast<double>(completion_tokens_));
+    pipeline_.metrics_.Observe("headrace_request_seconds", "Time from accept to the last byte.", {{"route", route}}, kLatencyBuckets, Seconds(now - accepted_));
+    if (first_delta_ != 0) {
+      pipeline_.metrics_.Observe("headrace_time_to_first_token_seconds", "Time from accept to the first text.", {}, kTtftBuckets, Seconds(first_delta_ - accepted_));
+    }
+    LOG_INFO("request id={} route={} tenant={} status={} error={} prompt_tokens={} completion_tokens={} ttft_ms={} total_ms={}",
+             request_.request_id, route, EscapeForLog(request_.identity.tenant), settlement.status, settlement.error.empty() ? "-" : settlement.error,
+             request_.prompt_tokens(), completion_tokens_, first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs, (now - accepted_) / kNsPerMs);
+  }
+
+ private:
+  // On the text pool.
+  Status Prepare(const Preparer& preparer, const std::string& body) {
+    auto parsed = kind_ == GenerationRequest::Kind::kChat ? ParseChatRequest(body, pipeline_.options_.limits) : ParseCompletionRequest(body, pipeline_.options_.limits);
+    HR_RETURN_IF_ERROR(parsed);
+    request_.api = std::move(*parsed);
+    HR_RETURN_IF_ERROR(pipeline_.CheckModel(request_.api.model));
+    return preparer.Prepare(&request_);
+  }
+
+  void AfterPrepare(const Status& prepared) {
+    if (sink_ == nullptr) return;
+    if (!prepared) return OnError(prepared.error());
+    const PipelineOptions& options = pipeline_.options_;
+    request_.band = ChooseBand(request_.api, request_.identity);
+    if (options.queue_timeout > 0) request_.start_before = accepted_ + options.queue_timeout;
+    if (options.request_timeout > 0) request_.finish_before = accepted_ + options.request_timeout;
+    if (request_.api.deadline_ms) request_.finish_before = std::min(request_.finish_before, accepted_ + *request_.api.deadline_ms * kNsPerMs);
+    for (const std::string& field : request_.api.unknown_fields) LOG_DEBUG("request id={} has an unknown field {}", request_.request_id, EscapeForLog(field));
+    auto call = pipeline_.backend_->Start(request_, *this);
+    if (!call) return OnError(call.error());
+    call_ = std::move(*call);
+    sink_->OnAdmitted(request_);
+  }
+
+  void OnDelta(ChoiceDelta delta) override {
+    if (sink_ == nullptr) return;
+    if (first_delta_ == 0) first_delta_ = pipeline_.clock_.Now();
+    completion_tokens_ += delta.tokens;
+    sink_->OnDelta(delta);
+  }
+  void OnChoiceEnd(int index, FinishReason reason) override {
+    if (sink_ != nullptr) sink_->OnChoiceEnd(index, reason);
+  }
+  void OnEnd() override {
+    if (sink_ == nullptr) return;
+    sink_->OnEnd({.prompt_tokens = request_.prompt_tokens(), .completion_tokens = completion_tokens_});
+  }
+  void OnError(const Error& error) override {
+    if (sink_ == nullptr) return;
+    if (error.code == ErrorCode::kInternal || error.code == ErrorCode::kIo || error.code == ErrorCode::kCorruptData) {
+      LOG_ERROR("request id={} failed: {}", request_.request_id, EscapeForLog(error.message, 500));
+    }
+    sink_->OnError(error);
+  }
+
+  Pipeline& pipeline_;
+  const GenerationRequest::Kind kind_;
+  PipelineSink* sink_;  // null once dropped
+  PreparedRequest request_;
+  std::unique_ptr<BackendCall> call_;
+  const TimeNs accepted_;
+  TimeNs first_delta_ = 0;
+  int64_t completion_tokens_ = 0;
+  bool settled_ = false;
+};
+
+PipelineCall::~PipelineCall() { work_->Drop(); }
+void PipelineCall::Settle(const Settlement& settlement) { work_->Settle(settlement); }
+
+Pipeline::Pipeline(const PipelineOptions& options, const Clock& clock, TextPool& text_pool, Poster poster, MetricsRegistry& metrics)
+    : options_(options), clock_(clock), text_pool_(text_pool), poster_(std::move(poster)), metrics_(metrics) {}
+
+void Pipeline::Open(const Preparer& preparer, Backend& backend) {
+  preparer_ = &preparer;
+  backend_ = &backend;
+}
+
+Status Pipeline::CheckModel(const std::string& model) const {
+  if (std::ranges::find(options_.model_names, model) != options_.model_names.end()) return {};
+  return Fail(ModelNotFoundError(model, options_.model_names));
+}
+
+std::unique_ptr<PipelineCall> Pipeline::Start(GenerationRequest::Kind kind, std::string body, Identity identity, std::string request_id, PipelineSink& sink) {
+  auto work = std::make_shared<PipelineCall::Work>(*this, kind, std::move(identity), std::move(request_id), sink);
+  std::unique_ptr<PipelineCall> call(new PipelineCall(work));
+  if (closed_) {
+    work->Later(NotReady("The server is shutting down. Send the request to another one."));
+  } else if (backend_ == nullptr) {
+    work->Later(NotReady("The model is still loading. Retry in a moment."));
+  } else if (under_way_ > options_.requests_max) {
+    work->Later({ErrorCode::kOverloaded, "Too many requests are under way. Retry later.", {}, kNotReadyRetryMs});
+  } else {
+    work->Begin(std::move(body));
+  }
+  return call;
+}
+
+}  // namespace headrace

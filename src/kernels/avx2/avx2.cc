@@ -1,0 +1,490 @@
+// AVX2 (with FMA and F16C) kernels, equal to the reference to the bit. Intrinsics and plain structs only.
+#include <immintrin.h>
+
+#include "kernels/canonical.h"
+#include "kernels/kernel_table.h"
+#include "kernels/reference/matmul.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kPrefetchBytes = 3072;  // as in the AVX-512 file
+
+HR_KERNEL_INLINE __m256 LoadHalves(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HR_KERNEL_INLINE __m256i LoadInts(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+HR_KERNEL_INLINE __m256i Splat4(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return _mm256_set1_epi32(four);
+}
+
+HR_KERNEL_INLINE __m256 Exp8(__m256 x) {
+  x = _mm256_max_ps(x, _mm256_set1_ps(kExpLow));
+  x = _mm256_min_ps(x, _mm256_set1_ps(kExpHigh));
+  const __m256 magic = _mm256_set1_ps(kRoundMagic), one = _mm256_set1_ps(1.0f);
+  const __m256 k = _mm256_sub_ps(_mm256_add_ps(_mm256_mul_ps(x, _mm256_set1_ps(kLog2E)), magic), magic);
+  __m256 f = _mm256_fmadd_ps(k, _mm256_set1_ps(-kLn2High), x);
+  f = _mm256_fmadd_ps(k, _mm256_set1_ps(-kLn2Low), f);
+  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(kExpC6), f, _mm256_set1_ps(kExpC5));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC4));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC3));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC2));
+  p = _mm256_fmadd_ps(p, f, one);
+  p = _mm256_fmadd_ps(p, f, one);
+  const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(k), _mm256_set1_epi32(127)), 23);
+  return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
+}
+
+// The tree over 16 lanes held as two halves.
+HR_KERNEL_INLINE float Tree(__m256 low, __m256 high) {
+  const __m256 h8 = _mm256_add_ps(low, high);
+  const __m128 h4 = _mm_add_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));
+  const __m128 h2 = _mm_add_ps(h4, _mm_movehl_ps(h4, h4));
+  return _mm_cvtss_f32(_mm_add_ss(h2, _mm_movehdup_ps(h2)));
+}
+
+HR_KERNEL_INLINE float Largest(__m256 v) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+// Lanes i < n set.
+HR_KERNEL_INLINE __m256i LaneMask(int64_t n) {
+  const int count = n >= 8 ? 8 : n <= 0 ? 0 : static_cast<int>(n);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+// ---- activations ---------------------------------------------------------------------------------------------------
+
+HR_KERNEL_INLINE int32_t SumInts(__m256i v) {
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
+}
+
+HR_KERNEL_INLINE void StoreBytes(const __m256i* q, int8_t* out) {
+  const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+HR_KERNEL_INLINE int32_t SumOf(const __m256i* q) {
+  return SumInts(_mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
+}
+HR_KERNEL_INLINE float LargestMagnitude(const float* x) {
+  const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
+  __m256 top = _mm256_setzero_ps();
+  for (int i = 0; i < 4; ++i) top = _mm256_max_ps(top, _mm256_and_ps(_mm256_loadu_ps(x + 8 * i), positive));
+  return Largest(top);
+}
+
+// The second plane of a wide group: x - scale * q, in steps of scale / 254.
+HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const float* x, const __m256i* q, float inverse) {
+  const __m256 step = _mm256_set1_ps(inverse * 254.0f), scale = _mm256_set1_ps(a.scale[at]), most = _mm256_set1_ps(127.0f);
+  __m256i rest[4];
+  for (int i = 0; i < 4; ++i) {
+    const __m256 left = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[i]), scale, _mm256_loadu_ps(x + 8 * i));
+    const __m256 steps = _mm256_round_ps(_mm256_mul_ps(left, step), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    rest[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(steps, most), _mm256_sub_ps(_mm256_setzero_ps(), most)));
+  }
+  StoreBytes(rest, a.rest_quants + at * kGroup);
+  const int32_t sum = SumOf(rest);
+  a.rest_scale[at] = a.scale[at] / 254.0f;
+  a.rest_sum[at] = sum;
+  a.rest_scaled_sum[at] = a.rest_scale[at] * static_cast<float>(sum);
+}
+
+void QuantizeRow(const Activations& a, int64_t row) {
+  const float* x = a.values + row * a.columns;
+  float squares = 0;
+  for (int64_t g = 0; g < a.groups(); ++g) {
+    const float largest = LargestMagnitude(x + g * kGroup);
+    a.scale[a.GroupIndex(row, g)] = largest;
+    squares = squares + largest * largest;
+  }
+  const float threshold = kWideRatio * squares / static_cast<float>(a.groups());
+  for (int64_t g = 0; g < a.groups(); ++g, x += kGroup) {
+    const int64_t at = a.GroupIndex(row, g);
+    const float largest = a.scale[at];
+    const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+    __m256i q[4];
+    for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
+    StoreBytes(q, a.quants + at * kGroup);
+    const int32_t sum = SumOf(q);
+    a.scale[at] = largest / 127.0f;
+    a.sum[at] = sum;
+    a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum);
+    const bool wide = largest * largest > threshold;
+    a.wide[row * a.groups() + g] = wide;
+    if (wide) QuantizeRest(a, at, x, q, inverse);
+  }
+}
+
+// ---- matrix product ------------------------------------------------------------------------------------------------
+
+// Rows [first, first + N) of one tile of `width` rows.
+struct Tile {
+  const int8_t* quants;
+  const float* scale;
+  const float* scaled_sum;
+  const float* values;
+  int64_t columns;
+  int width;
+};
+
+// Adds to acc the product of eight output rows (half a panel: half = 0 or 1) and N activation rows.
+template <int N>
+HR_KERNEL_INLINE void TileQ4_1(const PanelBlockQ4_1* w, int half, int64_t groups, const Tile& x, __m256* acc) {
+  const __m256i low_mask = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
+  for (int64_t g = 0; g < groups; ++g) {
+    const PanelBlockQ4_1& block = w[g];
+    const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
+    for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    const int8_t* q = x.quants + g * x.width * kGroup;
+    // |sum| <= 8 products pairs x 2 x 15 x 127 = 30,480: it fits 16 bits until the end of the group.
+    __m256i dot[N];
+    for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
+#pragma clang loop unroll(full)
+    for (int line = 0; line < 4; ++line) {
+      const __m256i both = LoadInts(block.quants[line] + 32 * half);
+      const __m256i low = _mm256_and_si256(both, low_mask);
+      const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_mask);
+      for (int n = 0; n < N; ++n) {
+        dot[n] = _mm256_add_epi16(dot[n], _mm256_maddubs_epi16(low, Splat4(q + n * kGroup + line * 4)));
+        dot[n] = _mm256_add_epi16(dot[n], _mm256_maddubs_epi16(high, Splat4(q + n * kGroup + 16 + line * 4)));
+      }
+    }
+    const __m256 scale = LoadHalves(block.scale + 8 * half), min = LoadHalves(block.min + 8 * half);
+    for (int n = 0; n < N; ++n) {
+      const int64_t at = g * x.width + n;
+      const __m256 sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(dot[n], ones));
+      acc[n] = _mm256_fmadd_ps(min, _mm256_set1_ps(x.scaled_sum[at]), acc[n]);
+      acc[n] = _mm256_fmadd_ps(sum, _mm256_mul_ps(scale, _mm256_set1_ps(x.scale[at])), acc[n]);
+    }
+  }
+}
+
+template <int N>
+HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int half, int64_t groups, const Tile& x, __m256* acc) {
+  const __m256i ones = _mm256_set1_epi16(1), offset = _mm256_set1_epi8(static_cast<char>(0x80));
+  for (int64_t g = 0; g < groups; ++g) {
+    const PanelBlockQ8_0& block = w[g];
+    const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
+    for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    const int8_t* q = x.quants + g * x.width * kGroup;
+    __m256i dot[N];
+    for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
+#pragma clang loop unroll(full)
+    for (int line = 0; line < 8; ++line) {
+      // |w| as unsigned (128 at most) times x with w's sign: 2 x 128 x 127 = 32,512 fits 16 bits.
+      const __m256i weights = _mm256_xor_si256(LoadInts(block.quants[line] + 32 * half), offset);
+      const __m256i magnitude = _mm256_abs_epi8(weights);
+      for (int n = 0; n < N; ++n) {
+        const __m256i signed_x = _mm256_sign_epi8(Splat4(q + n * kGroup + line * 4), weights);
+        dot[n] = _mm256_add_epi32(dot[n], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), ones));
+      }
+    }
+    const __m256 scale = LoadHalves(block.scale + 8 * half);
+    for (int n = 0; n < N; ++n) {
+      const __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(x.scale[g * x.width + n]));
+      acc[n] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[n]), factor, acc[n]);
+    }
+  }
+}
+
+template <int N>
+HR_KERNEL_INLINE void TileF32(const float* w, int half, const Tile& x, __m256* acc) {
+  for (int64_t k = 0; k < x.columns; ++k) {
+    const __m256 weights = _mm256_loadu_ps(w + k * kPanelRows + 8 * half);
+    for (int n = 0; n < N; ++n) acc[n] = _mm256_fmadd_ps(weights, _mm256_set1_ps(x.values[n * x.columns + k]), acc[n]);
+  }
+}
+
+HR_KERNEL_INLINE void StoreHalf(const MatMul& op, int64_t m, int64_t row, __m256 acc) {
+  const __m256i mask = LaneMask(op.weights.rows - row);
+  float* out = op.out + m * op.out_stride + row;
+  if (op.accumulate) acc = _mm256_add_ps(_mm256_maskload_ps(out, mask), acc);
+  _mm256_maskstore_ps(out, mask, acc);
+}
+
+template <int N>
+void SubTile(const MatMul& op, int64_t panel, int64_t first_row, const Tile& x) {
+  const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
+  const int64_t groups = op.activations.groups();
+  for (int half = 0; half < 2; ++half) {
+    const int64_t row = panel * kPanelRows + 8 * half;
+    if (row >= op.weights.rows) return;
+    __m256 acc[N];
+    for (int n = 0; n < N; ++n) acc[n] = _mm256_setzero_ps();
+    if (op.weights.dtype == DType::kQ4_1) {
+      TileQ4_1<N>(reinterpret_cast<const PanelBlockQ4_1*>(w), half, groups, x, acc);
+    } else if (op.weights.dtype == DType::kQ8_0) {
+      TileQ8_0<N>(reinterpret_cast<const PanelBlockQ8_0*>(w), half, groups, x, acc);
+    } else {
+      TileF32<N>(reinterpret_cast<const float*>(w), half, x, acc);
+    }
+    for (int n = 0; n < N; ++n) StoreHalf(op, first_row + n, row, acc[n]);
+  }
+}
+
+void OneTile(const MatMul& op, int64_t panel, int64_t t) {
+  const Activations& a = op.activations;
+  const int64_t at = t * kTileColumns * a.groups();
+  const int width = a.TileWidth(t);
+  for (int first = 0; first < width; first += 4) {
+    const Tile x{a.quants + (at + first) * kGroup, a.scale + at + first, a.scaled_sum + at + first,
+                 a.values + (t * kTileColumns + first) * a.columns, a.columns, width};
+    const int64_t row = t * kTileColumns + first;
+    switch (width - first) {
+      case 1: SubTile<1>(op, panel, row, x); break;
+      case 2: SubTile<2>(op, panel, row, x); break;
+      case 3: SubTile<3>(op, panel, row, x); break;
+      default: SubTile<4>(op, panel, row, x); break;
+    }
+  }
+}
+
+// Adds the rest of one chunk of rows to eight output rows that the tiles have stored: one group and one activation row
+// are a tile of width 1.
+void AddRest(const MatMul& op, int64_t panel, int half, int64_t chunk) {
+  alignas(32) float rest[kWideChunkRows][8];
+  const Activations& a = op.activations;
+  const int64_t first_row = chunk * kWideChunkRows, groups = a.groups();
+  const int64_t rows = a.rows - first_row < kWideChunkRows ? a.rows - first_row : kWideChunkRows;
+  for (int64_t r = 0; r < rows; ++r) _mm256_store_ps(rest[r], _mm256_setzero_ps());
+  const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
+  const int32_t* starts = a.wide_first + chunk * (groups + 1);
+  for (int64_t g = 0; g < groups; ++g) {
+    for (int32_t e = starts[g]; e < starts[g + 1]; ++e) {
+      const int64_t at = a.wide_index[e];
+      float* sum = rest[a.wide_row[e] - first_row];
+      __m256 acc[1] = {_mm256_load_ps(sum)};
+      const Tile x{a.rest_quants + at * kGroup, a.rest_scale + at, a.rest_scaled_sum + at, nullptr, 0, 1};
+      if (op.weights.dtype == DType::kQ4_1) {
+        TileQ4_1<1>(reinterpret_cast<const PanelBlockQ4_1*>(w) + g, half, 1, x, acc);
+      } else {
+        TileQ8_0<1>(reinterpret_cast<const PanelBlockQ8_0*>(w) + g, half, 1, x, acc);
+      }
+      _mm256_store_ps(sum, acc[0]);
+    }
+  }
+  const int64_t row = panel * kPanelRows + 8 * half;
+  const __m256i mask = LaneMask(op.weights.rows - row);
+  for (int64_t r = 0; r < rows; ++r) {
+    if (a.row_is_wide[first_row + r] == 0) continue;
+    float* out = op.out + (first_row + r) * op.out_stride + row;
+    _mm256_maskstore_ps(out, mask, _mm256_add_ps(_mm256_maskload_ps(out, mask), _mm256_load_ps(rest[r])));
+  }
+}
+
+void MatMulPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
+  if (op.weights.row_bytes != 0) return ReferenceMatMul(op, panel_begin, panel_end);
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    for (int64_t t = 0; t < op.activations.tiles(); ++t) OneTile(op, p, t);
+    if (op.weights.dtype == DType::kF32) continue;
+    for (int64_t chunk = 0; chunk < op.activations.chunks(); ++chunk) {
+      for (int half = 0; half < 2; ++half) AddRest(op, p, half, chunk);
+    }
+  }
+}
+
+// ---- rows ----------------------------------------------------------------------------------------------------------
+
+void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* out) {
+  __m256 low = _mm256_setzero_ps(), high = low;
+  for (int64_t i = 0; i < n; i += 16) {
+    const __m256 a = _mm256_maskload_ps(x + i, LaneMask(n - i)), b = _mm256_maskload_ps(x + i + 8, LaneMask(n - i - 8));
+    low = _mm256_fmadd_ps(a, a, low);
+    high = _mm256_fmadd_ps(b, b, high);
+  }
+  const float mean = Tree(low, high) / static_cast<float>(n) + eps;
+  const __m256 scale = _mm256_set1_ps(1.0f / __builtin_sqrtf(mean));
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m256i mask = LaneMask(n - i);
+    const __m256 scaled = _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), scale);
+    _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(scaled, _mm256_maskload_ps(weight + i, mask)));
+  }
+}
+
+void SiluMul(const float* gate, const float* up, int64_t n, float* out) {
+  const __m256 sign = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1.0f);
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m256i mask = LaneMask(n - i);
+    const __m256 x = _mm256_maskload_ps(gate + i, mask);
+    const __m256 silu = _mm256_div_ps(x, _mm256_add_ps(one, Exp8(_mm256_xor_ps(x, sign))));
+    _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(silu, _mm256_maskload_ps(up + i, mask)));
+  }
+}
+
+void StoreKv(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page) {
+  uint16_t halves[kHeadDimMax];
+  for (int d = 0; d < head_dim; d += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(v_page + slot * head_dim + d),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(halves + d),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  for (int d = 0; d < head_dim; ++d) k_page[d * kPageTokens + slot] = halves[d];
+}
+
+float RowMax(const float* x, int64_t n) {
+  __m256 top = _mm256_set1_ps(x[0]);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) top = _mm256_max_ps(top, _mm256_loadu_ps(x + i));
+  float largest = Largest(top);
+  for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
+  return largest;
+}
+
+void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, float* out) {
+  const __m256 top = _mm256_set1_ps(max), factor = _mm256_set1_ps(inverse_temperature);
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m256i mask = LaneMask(n - i);
+    const __m256 v = _mm256_sub_ps(_mm256_maskload_ps(x + i, mask), top);
+    _mm256_maskstore_ps(out + i, mask, Exp8(_mm256_mul_ps(v, factor)));
+  }
+}
+
+// ---- attention -----------------------------------------------------------------------------------------------------
+
+// Scores of 32 tokens (half a page) for G heads.
+template <int G>
+HR_KERNEL_INLINE void HalfPageScores(const float* q, int head_dim, const uint16_t* k_half, float* scores) {
+  __m256 s[G][4];
+  for (int h = 0; h < G; ++h) {
+    for (int j = 0; j < 4; ++j) s[h][j] = _mm256_setzero_ps();
+  }
+  for (int d = 0; d < head_dim; ++d) {
+    const uint16_t* k = k_half + d * kPageTokens;
+    for (int j = 0; j < 4; ++j) {
+      const __m256 keys = LoadHalves(k + 8 * j);
+      for (int h = 0; h < G; ++h) s[h][j] = _mm256_fmadd_ps(_mm256_set1_ps(q[h * head_dim + d]), keys, s[h][j]);
+    }
+  }
+  for (int h = 0; h < G; ++h) {
+    for (int j = 0; j < 4; ++j) _mm256_storeu_ps(scores + h * kPageTokens + 8 * j, s[h][j]);
+  }
+}
+
+// Turns the scores of one head into probabilities; lanes beyond `valid` become +0.
+HR_KERNEL_INLINE void Softmax64(float* p, int valid, float* m, float* l) {
+  const __m256 lowest = _mm256_set1_ps(-3.402823466e38f);
+  __m256 top = lowest;
+  for (int j = 0; j < 8; ++j) {
+    const __m256 mask = _mm256_castsi256_ps(LaneMask(valid - 8 * j));
+    top = _mm256_max_ps(top, _mm256_blendv_ps(lowest, _mm256_loadu_ps(p + 8 * j), mask));
+  }
+  *m = Largest(top);
+  __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for (int j = 0; j < 8; ++j) {
+    const __m256 mask = _mm256_castsi256_ps(LaneMask(valid - 8 * j));
+    const __m256 e = _mm256_and_ps(mask, Exp8(_mm256_sub_ps(_mm256_loadu_ps(p + 8 * j), _mm256_set1_ps(*m))));
+    _mm256_storeu_ps(p + 8 * j, e);
+    sum[j % 2] = _mm256_add_ps(sum[j % 2], e);
+  }
+  *l = Tree(sum[0], sum[1]);
+}
+
+// Adds 8 * C elements from d0 of G heads to the running states.
+template <int G, int C>
+HR_KERNEL_INLINE void PageValues(const float* p, const uint16_t* v_page, int head_dim, int d0, int valid, bool first,
+                                 const float* a, const float* b, float* states, int64_t state_stride) {
+  __m256 o[G][C];
+  for (int h = 0; h < G; ++h) {
+    for (int c = 0; c < C; ++c) o[h][c] = _mm256_setzero_ps();
+  }
+  for (int t = 0; t < valid; ++t) {
+    const uint16_t* v = v_page + t * head_dim + d0;
+    for (int c = 0; c < C; ++c) {
+      const __m256 values = LoadHalves(v + 8 * c);
+      for (int h = 0; h < G; ++h) o[h][c] = _mm256_fmadd_ps(_mm256_set1_ps(p[h * kPageTokens + t]), values, o[h][c]);
+    }
+  }
+  for (int h = 0; h < G; ++h) {
+    float* run = states + h * state_stride + 16 + d0;
+    for (int c = 0; c < C; ++c) {
+      __m256 merged = o[h][c];
+      if (!first) {
+        merged = _mm256_fmadd_ps(_mm256_loadu_ps(run + 8 * c), _mm256_set1_ps(a[h]), _mm256_mul_ps(merged, _mm256_set1_ps(b[h])));
+      }
+      _mm256_storeu_ps(run + 8 * c, merged);
+    }
+  }
+}
+
+template <int G>
+void AttendPage(const Attention& op, const float* q, float* states, int64_t page, int valid, float* p) {
+  const int64_t at = op.block_table[page] * op.block_stride, stride = op.head_dim + 16;
+  float m[G], l[G], a[G], b[G];
+  HalfPageScores<G>(q, op.head_dim, op.k_pages + at, p);
+  HalfPageScores<G>(q, op.head_dim, op.k_pages + at + 32, p + 32);
+  const bool first = page == 0;
+  for (int h = 0; h < G; ++h) {
+    Softmax64(p + h * kPageTokens, valid, &m[h], &l[h]);
+    float* state = states + h * stride;
+    if (first) {
+      state[0] = m[h];
+      state[1] = l[h];
+      continue;
+    }
+    const float top = m[h] > state[0] ? m[h] : state[0];
+    a[h] = CanonicalExp(state[0] - top);
+    b[h] = CanonicalExp(m[h] - top);
+    state[0] = top;
+    state[1] = FusedMulAdd(state[1], a[h], l[h] * b[h]);
+  }
+  int d = 0;
+  for (; d + 32 <= op.head_dim; d += 32) PageValues<G, 4>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
+  for (; d < op.head_dim; d += 8) PageValues<G, 1>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
+}
+
+void AttendRow(const Attention& op, const float* q, float* states, int64_t page, int valid, float* p) {
+  const int64_t stride = op.head_dim + 16;
+  int h = 0;
+  for (; h + 3 <= op.group_heads; h += 3) AttendPage<3>(op, q + h * op.head_dim, states + h * stride, page, valid, p);
+  q += h * op.head_dim;
+  states += h * stride;
+  switch (op.group_heads - h) {
+    case 2: return AttendPage<2>(op, q, states, page, valid, p);
+    case 1: return AttendPage<1>(op, q, states, page, valid, p);
+    default: return;
+  }
+}
+
+void Attend(const Attention& op) {
+  const int64_t heads = op.group_heads, q_floats = heads * op.head_dim, state_floats = heads * (op.head_dim + 16);
+  float* q = op.scratch;
+  float* states = q + kAttentionRowsMax * q_floats;
+  float* p = states + kAttentionRowsMax * state_floats;
+  const __m256 scale = _mm256_set1_ps(op.softmax_scale);
+  for (int r = 0; r < op.rows; ++r) {
+    const float* from = op.queries + r * op.query_stride;
+    for (int64_t i = 0; i < q_floats; i += 8) _mm256_storeu_ps(q + r * q_floats + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), scale));
+  }
+  const int64_t tokens = op.first_position + op.rows;
+  for (int64_t page = 0; page * kPageTokens < tokens; ++page) {
+    for (int r = 0; r < op.rows; ++r) {
+      const int64_t left = op.first_position + r + 1 - page * kPageTokens;
+      if (left <= 0) continue;
+      AttendRow(op, q + r * q_floats, states + r * state_floats, page, static_cast<int>(left < kPageTokens ? left : kPageTokens), p);
+    }
+  }
+  for (int r = 0; r < op.rows; ++r) {
+    for (int64_t h = 0; h < heads; ++h) {
+      const float* state = states + r * state_floats + h * (op.head_dim + 16);
+      float* out = op.out + r * op.out_stride + h * op.head_dim;
+      const __m256 sum = _mm256_set1_ps(state[1]);
+      for (int d = 0; d < op.head_dim; d += 8) _mm256_storeu_ps(out + d, _mm256_div_ps(_mm256_loadu_ps(state + 16 + d), sum));
+    }
+  }
+}
+
+}  // namespace
+
+const KernelTable& Avx2Kernels() {
+  static constexpr KernelTable kTable{"avx2", QuantizeRow, MatMulPanels, RmsNorm, SiluMul, Attend, StoreKv, RowMax, ExpRow};
+  return kTable;
+}
+
+}  // namespace headrace

@@ -1,0 +1,62 @@
+// The canonical scalar arithmetic of Forward: the definition of the bits. Every instruction set repeats exactly these
+// operations: fused multiply-adds where FusedMulAdd stands, nowhere else; sums over a row by 16 lanes and one tree.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/layout.h"
+
+namespace headrace {
+
+HR_KERNEL_INLINE float FusedMulAdd(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
+// Adding and taking away 1.5 * 2^23 rounds to nearest even for |x| < 2^22.
+constexpr float kRoundMagic = 12582912.0f;
+HR_KERNEL_INLINE float RoundToEven(float x) { return (x + kRoundMagic) - kRoundMagic; }
+
+// exp(x), 2 ulp: Cody-Waite reduction by ln 2 in two parts, degree-6 polynomial (Taylor, |f| <= 0.3466).
+// Inputs are clamped to [-87, 88]; a NaN becomes the lower bound.
+constexpr float kExpLow = -87.0f;
+constexpr float kExpHigh = 88.0f;
+constexpr float kLog2E = 1.44269504f;
+constexpr float kLn2High = 0.693359375f;
+constexpr float kLn2Low = -2.12194440e-4f;
+constexpr float kExpC6 = 1.0f / 720.0f;
+constexpr float kExpC5 = 1.0f / 120.0f;
+constexpr float kExpC4 = 1.0f / 24.0f;
+constexpr float kExpC3 = 1.0f / 6.0f;
+constexpr float kExpC2 = 0.5f;
+
+HR_KERNEL_INLINE float CanonicalExp(float x) {
+  x = x > kExpLow ? x : kExpLow;
+  x = x < kExpHigh ? x : kExpHigh;
+  const float k = RoundToEven(x * kLog2E);
+  float f = FusedMulAdd(k, -kLn2High, x);
+  f = FusedMulAdd(k, -kLn2Low, f);
+  float p = FusedMulAdd(kExpC6, f, kExpC5);
+  p = FusedMulAdd(p, f, kExpC4);
+  p = FusedMulAdd(p, f, kExpC3);
+  p = FusedMulAdd(p, f, kExpC2);
+  p = FusedMulAdd(p, f, 1.0f);
+  p = FusedMulAdd(p, f, 1.0f);
+  const int32_t bits = (static_cast<int32_t>(k) + 127) << 23;
+  float power;
+  std::memcpy(&power, &bits, sizeof power);
+  return p * power;
+}
+
+// x * sigmoid(x).
+HR_KERNEL_INLINE float CanonicalSilu(float x) { return x / (1.0f + CanonicalExp(-x)); }
+
+// The sum of 16 lanes: halves are added until one is left.
+HR_KERNEL_INLINE float TreeSum16(const float lanes[16]) {
+  float t[16];
+  std::memcpy(t, lanes, sizeof t);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) t[i] = t[i] + t[i + half];
+  }
+  return t[0];
+}
+
+}  // namespace headrace

@@ -1,0 +1,58 @@
+// One table of functions per instruction set, all equal to the reference to the bit. Chosen once at start; forced by
+// HEADRACE_ISA = reference | avx2 | avx512. Functions are pure and thread-safe; pointers are not checked.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+
+namespace headrace {
+
+struct KernelTable {
+  const char* name;
+  // Quantises row `row` of `activations.values` into its tile. After all rows: ListWideGroups, then products.
+  void (*quantize_row)(const Activations& activations, int64_t row);
+  // Panels [panel_begin, panel_end) of the product, all activation rows.
+  void (*matmul)(const MatMul& op, int64_t panel_begin, int64_t panel_end);
+  // out = (x * 1 / sqrt(mean(x^2) + eps)) * weight; the squares by 16 lanes (lane = i % 16) and the tree.
+  void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
+  // out = silu(gate) * up.
+  void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
+  void (*attend)(const Attention& op);
+  // Stores one token's K and V of one head into its page slot (f16, nearest even).
+  void (*store_kv)(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page);
+  // The largest element; n > 0.
+  float (*row_max)(const float* x, int64_t n);
+  // out = exp((x - max) * inverse_temperature).
+  void (*exp_row)(const float* x, int64_t n, float max, float inverse_temperature, float* out);
+};
+
+const KernelTable& ReferenceKernels();
+#if defined(__x86_64__)
+const KernelTable& Avx2Kernels();
+const KernelTable& Avx512Kernels();
+#endif
+
+// The tables that this CPU can run, slowest (the reference) first.
+std::vector<const KernelTable*> UsableKernels();
+// `forced` is "" for the best one. Unknown or unusable names are an error that lists what is usable.
+Result<const KernelTable*> ChooseKernels(std::string_view forced);
+
+// Gathers the wide groups of all rows; the same for every table.
+void ListWideGroups(const Activations& activations);
+
+// Bytes of the packed form of a [rows, columns] matrix. REQUIRES: computable dtype, columns % its block == 0 and,
+// for quantised types, columns % 32 == 0.
+int64_t PackedBytes(DType dtype, int64_t rows, int64_t columns);
+// Describes a matrix packed at `data`.
+PackedMatrix DescribePacked(DType dtype, int64_t rows, int64_t columns, const std::byte* data);
+// Packs up to 16 consecutive rows (as the file has them, row_bytes apart) into panel `panel` at `data`.
+void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data);
+// One row of a packed matrix as floats (embedding look-up).
+void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out);
+
+}  // namespace headrace

@@ -1,0 +1,264 @@
+// Goal: every kernel table equals the scalar reference to the last bit: each weight type, every tile width and row
+// remainder, odd lengths, three misalignments, attention over page borders; and the reference product agrees with exact
+// arithmetic on the dequantised weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "kernels/canonical.h"
+#include "kernels/kernel_table.h"
+#include "tensor/dequantize.h"
+#include "tensor/half.h"
+#include "tensor/quantize.h"
+
+namespace headrace {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                            DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+
+std::vector<float> RandomFloats(Random& random, size_t n, float scale = 2.0f) {
+  std::vector<float> out(n);
+  for (float& x : out) x = static_cast<float>(random.Uniform() - 0.5) * scale;
+  return out;
+}
+
+struct PackedFixture {
+  std::vector<std::byte> file, packed;
+  PackedMatrix matrix;
+  int64_t row_bytes;
+
+  PackedFixture(DType dtype, int64_t rows, int64_t columns, Random& random) {
+    row_bytes = static_cast<int64_t>(*RowBytes(dtype, columns));
+    file.resize(static_cast<size_t>(rows * row_bytes));
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto row = RandomFloats(random, static_cast<size_t>(columns), 0.2f);
+      QuantizeRow(dtype, row.data(), columns, file.data() + r * row_bytes);
+    }
+    packed.resize(static_cast<size_t>(PackedBytes(dtype, rows, columns)) + 4096);  // prefetch may look ahead
+    for (int64_t p = 0; p * kPanelRows < rows; ++p) {
+      PackPanel(dtype, columns, file.data() + p * kPanelRows * row_bytes, std::min<int64_t>(kPanelRows, rows - p * kPanelRows), p,
+                packed.data());
+    }
+    matrix = DescribePacked(dtype, rows, columns, packed.data());
+  }
+};
+
+struct ActivationFixture {
+  std::vector<float> values, scale, scaled_sum, rest_scale, rest_scaled_sum;
+  std::vector<int8_t> quants, rest_quants;
+  std::vector<int32_t> sum, rest_sum, wide_first, wide_index, wide_row;
+  std::vector<uint8_t> wide, row_is_wide;
+  Activations view;
+
+  ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x) : values(std::move(x)) {
+    const size_t n = static_cast<size_t>(rows * columns), groups = n / kGroup;
+    for (auto* v : {&quants, &rest_quants}) v->resize(n);
+    for (auto* v : {&scale, &scaled_sum, &rest_scale, &rest_scaled_sum}) v->resize(groups);
+    for (auto* v : {&sum, &rest_sum, &wide_index, &wide_row}) v->resize(groups);
+    wide_first.resize(static_cast<size_t>((rows / kWideChunkRows + 1) * (columns / kGroup + 1)));
+    wide.resize(groups);
+    row_is_wide.resize(static_cast<size_t>(rows));
+    view = Activations{rows, columns, values.data(), quants.data(), scale.data(), scaled_sum.data(), sum.data(), rest_quants.data(),
+                       rest_scale.data(), rest_scaled_sum.data(), rest_sum.data(), wide.data(), wide_first.data(), wide_index.data(),
+                       wide_row.data(), row_is_wide.data()};
+    for (int64_t r = 0; r < rows; ++r) table.quantize_row(view, r);
+    ListWideGroups(view);
+  }
+
+  // What element i of the group stands for.
+  double Value(int64_t at, int64_t i) const {
+    const auto a = static_cast<size_t>(at), e = static_cast<size_t>(at * kGroup + i);
+    return static_cast<double>(scale[a]) * quants[e] + static_cast<double>(rest_scale[a]) * rest_quants[e];
+  }
+};
+
+template <typename T>
+void ExpectSameBits(const std::vector<T>& a, const std::vector<T>& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(T)), 0) << what;
+}
+
+TEST(MatMulTest, EveryTableTypeAndWidthEqualsTheReference) {
+  Random random(1);
+  for (DType dtype : kTypes) {
+    const int64_t columns = Info(dtype).block_elements == 256 ? 512 : 160;
+    for (int64_t rows : {1, 16, 47}) {
+      const PackedFixture w(dtype, rows, columns, random);
+      for (int64_t m = 1; m <= 26; m += m < 13 ? 1 : 6) {
+        auto x = RandomFloats(random, static_cast<size_t>(m * columns));
+        for (size_t i = 0; i < x.size(); i += 97) x[i] *= 30;  // outliers make wide groups
+        const ActivationFixture expected_x(ReferenceKernels(), m, columns, x);
+        const auto start = RandomFloats(random, static_cast<size_t>(m * rows));
+        for (const bool accumulate : {false, true}) {
+          std::vector<float> expected = start;
+          ReferenceKernels().matmul({w.matrix, expected_x.view, expected.data(), rows, accumulate}, 0, w.matrix.panels());
+          for (const KernelTable* table : UsableKernels()) {
+            const ActivationFixture ours(*table, m, columns, x);
+            const std::string what = std::string(table->name) + " " + std::string(Info(dtype).name) + " m=" + std::to_string(m);
+            ExpectSameBits(ours.quants, expected_x.quants, what);
+            ExpectSameBits(ours.scaled_sum, expected_x.scaled_sum, what);
+            ExpectSameBits(ours.rest_quants, expected_x.rest_quants, what);
+            ExpectSameBits(ours.rest_scaled_sum, expected_x.rest_scaled_sum, what);
+            ExpectSameBits(ours.wide, expected_x.wide, what);
+            std::vector<float> out = start;
+            table->matmul({w.matrix, ours.view, out.data(), rows, accumulate}, 0, w.matrix.panels());
+            ExpectSameBits(out, expected, what);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(MatMulTest, AResultNeverDependsOnTheNumberOfRows) {
+  Random random(2);
+  const int64_t columns = 576, rows = 64;
+  for (DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kF32}) {
+    const PackedFixture w(dtype, rows, columns, random);
+    constexpr int64_t kRows = 131;  // more than one chunk of wide groups
+    auto x = RandomFloats(random, kRows * 576);
+    for (size_t i = 0; i < x.size(); i += 301) x[i] *= 50;
+    for (const KernelTable* table : UsableKernels()) {
+      const ActivationFixture all(*table, kRows, columns, x);
+      std::vector<float> together(kRows * rows), alone(rows);
+      table->matmul({w.matrix, all.view, together.data(), rows, false}, 0, 4);
+      for (int64_t m = 0; m < kRows; ++m) {
+        const ActivationFixture one(*table, 1, columns, {x.begin() + m * columns, x.begin() + (m + 1) * columns});
+        table->matmul({w.matrix, one.view, alone.data(), rows, false}, 0, 3);
+        table->matmul({w.matrix, one.view, alone.data(), rows, false}, 3, 4);
+        ASSERT_EQ(std::memcmp(alone.data(), together.data() + m * rows, sizeof(float) * rows), 0) << table->name << " row " << m;
+      }
+    }
+  }
+}
+
+TEST(ActivationsTest, WideGroupsKeepSixteenBits) {
+  Random random(6);
+  auto x = RandomFloats(random, 576);
+  x[40] = 90;
+  const ActivationFixture a(ReferenceKernels(), 1, 576, x);
+  EXPECT_EQ(a.wide[1], 1);
+  EXPECT_EQ(a.row_is_wide[0], 1);
+  for (size_t i = 32; i < 64; ++i) EXPECT_NEAR(a.Value(1, static_cast<int64_t>(i) - 32), static_cast<double>(x[i]), 90.0 / 127 / 254 / 1.9);
+  EXPECT_EQ(a.wide[0], 0);
+  const ActivationFixture zero(ReferenceKernels(), 1, 64, std::vector<float>(64, 0.0f));
+  EXPECT_EQ(zero.row_is_wide[0], 0);
+}
+
+TEST(MatMulTest, TheReferenceAgreesWithExactArithmetic) {
+  Random random(3);
+  for (DType dtype : kTypes) {
+    const int64_t columns = 512, rows = 20, m = 3;
+    const PackedFixture w(dtype, rows, columns, random);
+    const ActivationFixture x(ReferenceKernels(), m, columns, RandomFloats(random, m * columns));
+    std::vector<float> out(m * rows), row(columns), again(columns);
+    ReferenceKernels().matmul({w.matrix, x.view, out.data(), rows, false}, 0, w.matrix.panels());
+    const bool is_float = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+    for (int64_t r = 0; r < rows; ++r) {
+      DequantizeRow(dtype, w.file.data() + r * w.row_bytes, columns, row.data());
+      UnpackRow(w.matrix, r, again.data());
+      ExpectSameBits(row, again, std::string(Info(dtype).name) + " unpacked");
+      for (int64_t i = 0; i < m; ++i) {
+        double exact = 0;
+        for (int64_t k = 0; k < columns; ++k) {
+          const int64_t at = x.view.GroupIndex(i, k / kGroup);
+          const double value = is_float ? static_cast<double>(x.values[static_cast<size_t>(i * columns + k)])
+                                        : x.Value(at, k % kGroup);
+          exact += value * static_cast<double>(row[static_cast<size_t>(k)]);
+        }
+        ASSERT_NEAR(static_cast<double>(out[static_cast<size_t>(i * rows + r)]), exact, 2e-5) << Info(dtype).name;
+      }
+    }
+  }
+}
+
+TEST(RowKernelsTest, OddLengthsAndMisalignmentsEqualTheReference) {
+  Random random(4);
+  const KernelTable& truth = ReferenceKernels();
+  for (int64_t n = 1; n <= 131; ++n) {
+    for (size_t shift = 0; shift < 3; ++shift) {
+      auto x = RandomFloats(random, static_cast<size_t>(n) + 4, 40.0f), y = RandomFloats(random, static_cast<size_t>(n) + 4);
+      const float* a = x.data() + shift;
+      const float* b = y.data() + shift;
+      const size_t size = static_cast<size_t>(n);
+      std::vector<float> norm(size), silu(size), exps(size);
+      truth.rms_norm(a, b, 1e-5f, n, norm.data());
+      truth.silu_mul(a, b, n, silu.data());
+      const float top = truth.row_max(a, n);
+      truth.exp_row(a, n, top, 1.7f, exps.data());
+      for (const KernelTable* table : UsableKernels()) {
+        std::vector<float> out(size);
+        table->rms_norm(a, b, 1e-5f, n, out.data());
+        ExpectSameBits(out, norm, std::string(table->name) + " rms_norm " + std::to_string(n));
+        table->silu_mul(a, b, n, out.data());
+        ExpectSameBits(out, silu, std::string(table->name) + " silu_mul " + std::to_string(n));
+        ASSERT_EQ(table->row_max(a, n), top) << table->name;
+        table->exp_row(a, n, top, 1.7f, out.data());
+        ExpectSameBits(out, exps, std::string(table->name) + " exp_row " + std::to_string(n));
+      }
+    }
+  }
+}
+
+TEST(RowKernelsTest, CanonicalExpIsAccurate) {
+  for (int i = 0; i < 200'000; ++i) {
+    const float x = -87.0f + 175.0f * static_cast<float>(i) / 200'000.0f;
+    ASSERT_NEAR(static_cast<double>(CanonicalExp(x)) / std::exp(static_cast<double>(x)), 1.0, 3e-7) << x;
+  }
+}
+
+TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersAndHeadCounts) {
+  Random random(5);
+  struct Shape { int heads, head_dim; };
+  for (const Shape shape : {Shape{3, 64}, Shape{1, 16}, Shape{4, 80}, Shape{7, 128}, Shape{2, 256}}) {
+    const int64_t stride = kPageTokens * shape.head_dim;
+    const int32_t table_of_blocks[] = {3, 0, 4, 1};
+    for (const int64_t first : {0, 1, 60, 62, 63, 64, 126, 127, 130, 190}) {
+      for (const int rows : {1, 3, 8}) {
+        // Pages start as NaN: what lies beyond the last token must never matter.
+        std::vector<uint16_t> k(static_cast<size_t>(5 * stride), 0x7E00), v = k;
+        for (int64_t t = 0; t < first + rows; ++t) {
+          const auto kt = RandomFloats(random, static_cast<size_t>(shape.head_dim)), vt = RandomFloats(random, static_cast<size_t>(shape.head_dim));
+          const int64_t at = table_of_blocks[t / kPageTokens] * stride;
+          ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, static_cast<int>(t % kPageTokens), k.data() + at, v.data() + at);
+          for (const KernelTable* table : UsableKernels()) {
+            std::vector<uint16_t> page_k(static_cast<size_t>(stride)), page_v(static_cast<size_t>(stride)), truth_k = page_k, truth_v = page_v;
+            table->store_kv(kt.data(), vt.data(), shape.head_dim, 5, page_k.data(), page_v.data());
+            ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, 5, truth_k.data(), truth_v.data());
+            ASSERT_EQ(page_k, truth_k);
+            ASSERT_EQ(page_v, truth_v);
+          }
+        }
+        const size_t floats = static_cast<size_t>(rows * shape.heads * shape.head_dim);
+        const auto q = RandomFloats(random, floats, 6.0f);
+        std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(shape.heads, shape.head_dim)));
+        Attention op{q.data(), shape.heads * shape.head_dim, nullptr, shape.heads * shape.head_dim, rows, first, shape.heads, shape.head_dim,
+                     0.125f, table_of_blocks, k.data(), v.data(), stride, scratch.data()};
+        std::vector<float> truth(floats);
+        op.out = truth.data();
+        ReferenceKernels().attend(op);
+        for (float x : truth) ASSERT_TRUE(std::isfinite(x));
+        for (const KernelTable* table : UsableKernels()) {
+          std::vector<float> out(floats);
+          op.out = out.data();
+          table->attend(op);
+          ExpectSameBits(out, truth, std::string(table->name) + " first=" + std::to_string(first) + " rows=" + std::to_string(rows));
+        }
+      }
+    }
+  }
+}
+
+TEST(KernelTableTest, AnUnknownNameIsRefusedWithTheUsableOnes) {
+  EXPECT_EQ((*ChooseKernels("reference"))->name, std::string("reference"));
+  const auto refused = ChooseKernels("mmx");
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("reference"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,95 @@
+// Packed layouts that every kernel reads, and the views that ops take.
+//
+// R16K4: a panel is 16 output rows x all columns; a 64-byte line holds 16 rows x 4 consecutive columns, so that one line
+// feeds one 512-bit (or two 256-bit) u8 x s8 dot product with one lane per output row. Rows are padded to 16 with zeros.
+// Types without such a layout keep their rows as the file has them, 16 rows to a panel.
+//
+// ISA files include this header: plain structs only, no std types.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+// Inlined at every optimisation level, so that no ISA file ever exports a copy.
+#define HR_KERNEL_INLINE [[gnu::always_inline]] inline
+
+namespace headrace {
+
+constexpr int kPanelRows = 16;
+constexpr int kGroup = 32;        // columns that share one activation scale
+constexpr float kWideRatio = 1.0f;
+constexpr int kWideChunkRows = 96;  // rows whose second-plane sums a kernel keeps in its first-level cache
+constexpr int kTileColumns = 12;  // activation rows ("columns" of the product) that one tile of the product holds
+
+// 32 columns of 16 rows of Q4_1: line g has columns 4g..4g+3 in the low nibbles and 16+4g..16+4g+3 in the high ones.
+struct PanelBlockQ4_1 {
+  uint16_t scale[kPanelRows];  // f16
+  uint16_t min[kPanelRows];    // f16
+  uint8_t quants[4][64];       // [line][row * 4 + column % 4]
+};
+static_assert(sizeof(PanelBlockQ4_1) == 320);
+
+// 32 columns of 16 rows of Q8_0, quants stored +128 (unsigned for the dot product; the kernel takes 128 * sum back).
+struct PanelBlockQ8_0 {
+  uint16_t scale[kPanelRows];
+  uint8_t quants[8][64];
+};
+static_assert(sizeof(PanelBlockQ8_0) == 544);
+
+// A weight matrix [rows, columns] as the kernels read it. Borrowed; 64-byte aligned.
+struct PackedMatrix {
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t panel_bytes = 0;
+  int64_t row_bytes = 0;  // of the types that keep their rows; 0 for Q4_1, Q8_0, F32 panels
+  const std::byte* data = nullptr;
+
+  HR_KERNEL_INLINE int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
+};
+
+// M activation rows x K columns as int8 in groups of 32: value = scale * q, q = nearest-even(x / scale),
+// scale = max|x| / 127. Tiles of 12 rows (the last may be narrower) are stored [tile][group][row in tile][32], their
+// scalars [tile][group][row].
+//
+// Wide groups. A few groups hold a row's outliers and would carry most of its rounding error. A group whose
+// max|x|^2 is more than kWideRatio times the mean of that over the row's groups gets a second int8 plane for what the
+// first leaves over (scale / 254), so that its values have 16 bits. The choice depends on the row alone. Measured on
+// SmolLM2: a fifth of the groups, and a sixth of the divergence from fp32.
+struct Activations {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  const float* values = nullptr;       // [rows][columns], read by F32, F16 and BF16 weights
+  int8_t* quants = nullptr;            // [rows * columns]
+  float* scale = nullptr;              // [rows * columns / 32]
+  float* scaled_sum = nullptr;         // scale * sum of quants
+  int32_t* sum = nullptr;              // sum of quants
+  int8_t* rest_quants = nullptr;       // the second plane; written for wide groups only
+  float* rest_scale = nullptr;
+  float* rest_scaled_sum = nullptr;
+  int32_t* rest_sum = nullptr;
+  uint8_t* wide = nullptr;             // [rows][groups] 1 for a wide group
+  // Wide groups by chunk of kWideChunkRows rows and by group, rows ascending; filled by ListWideGroups. The entries of
+  // group g in chunk c are wide_index[wide_first[c * (groups + 1) + g] ... wide_first[c * (groups + 1) + g + 1]).
+  int32_t* wide_first = nullptr;       // [chunks * (groups + 1)]
+  int32_t* wide_index = nullptr;       // GroupIndex of each entry, [rows * groups]
+  int32_t* wide_row = nullptr;         // its row
+  uint8_t* row_is_wide = nullptr;      // [rows] 1 when the row has a wide group
+
+  HR_KERNEL_INLINE int64_t groups() const { return columns / kGroup; }
+  HR_KERNEL_INLINE int64_t chunks() const { return (rows + kWideChunkRows - 1) / kWideChunkRows; }
+  HR_KERNEL_INLINE int64_t tiles() const { return (rows + kTileColumns - 1) / kTileColumns; }
+  HR_KERNEL_INLINE int TileWidth(int64_t tile) const {
+    const int64_t left = rows - tile * kTileColumns;
+    return static_cast<int>(left < kTileColumns ? left : kTileColumns);
+  }
+  // Index of (row, group) in scale, scaled_sum, sum; times 32 in quants.
+  HR_KERNEL_INLINE int64_t GroupIndex(int64_t row, int64_t group) const {
+    const int64_t tile = row / kTileColumns;
+    return tile * kTileColumns * groups() + group * TileWidth(tile) + row % kTileColumns;
+  }
+};
+
+}  // namespace headrace

@@ -1,0 +1,24 @@
+// out[m][r] = sum over k of W[r][k] * x[m][k], for M activation rows and a packed weight matrix.
+//
+// The bits, for each (m, r), acc = +0, groups of 32 columns in order of k:
+//   Q4_1, Q5_1, Q4_K, Q5_K: acc = fma(min, scaled_sum, acc), then as below
+//   quantised types:        acc = fma(float(integer dot), weight_scale * activation_scale, acc)
+//   F32, F16, BF16:         acc = fma(w, x, acc) for each k
+// then out = acc, or out = out + acc with accumulate. For quantised types a row with wide groups then adds rest, summed
+// the same way from +0 over its wide groups' second planes alone: out = out + rest.
+// Never dependent on M, on the panel split or on the instruction set.
+#pragma once
+
+#include "kernels/layout.h"
+
+namespace headrace {
+
+struct MatMul {
+  PackedMatrix weights;      // [R, K]
+  Activations activations;   // [M, K]
+  float* out = nullptr;      // [M][out_stride], R columns used
+  int64_t out_stride = 0;
+  bool accumulate = false;
+};
+
+}  // namespace headrace

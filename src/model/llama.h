@@ -1,0 +1,123 @@
+// The llama family: RMSNorm, grouped-query attention with rotary positions, SwiGLU (Touvron et al., 2023).
+// Forward runs one step's rows, of any mix of sequences, through all layers. Its bits depend on nothing but the weights
+// and each row's own history (law 1): see the op headers in kernels/.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/compute_pool.h"
+#include "base/huge_buffer.h"
+#include "kernels/kernel_table.h"
+#include "model/model_config.h"
+
+namespace headrace {
+
+// Rows of one sequence in this step: rows [first_row, first_row + rows) at positions first_position, +1, …
+struct ForwardSpan {
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  int32_t first_position = 0;
+  int32_t first_block = 0;  // where the sequence's block table starts in ForwardBatch::blocks
+};
+
+// One step. Borrowed; rows <= rows_max given to the model.
+struct ForwardBatch {
+  std::span<const int32_t> token_ids;    // [rows]
+  std::span<const ForwardSpan> spans;    // in row order, covering all rows
+  std::span<const int32_t> blocks;       // block tables
+  std::span<const int32_t> logit_rows;   // rows whose logits are wanted, ascending
+};
+
+// f16 K and V pages of all layers: [layer][block][kv_head][page]. Owned by the executor.
+struct KvPages {
+  uint16_t* k = nullptr;
+  uint16_t* v = nullptr;
+  int64_t blocks = 0;
+};
+
+class LlamaModel {
+ public:
+  // Checks every tensor's presence and shape, then packs all weights with all threads of `pool`. The file is not touched
+  // after this. `context` bounds positions; rows_max and logit_rows_max size the scratch.
+  struct Limits {
+    int64_t context = 0;
+    int64_t rows_max = 0;
+    int64_t logit_rows_max = 0;
+  };
+  static Result<std::unique_ptr<LlamaModel>> Load(const ModelFile& file, const ModelConfig& config, const KernelTable& kernels,
+                                                  ComputePool& pool, const Limits& limits);
+
+  const ModelConfig& config() const { return config_; }
+  uint64_t weight_bytes() const { return weights_.bytes(); }
+  uint64_t scratch_bytes() const;
+  // Tensors of the file that the model does not use.
+  const std::vector<std::string>& unused_tensors() const { return unused_tensors_; }
+
+  // logits: [batch.logit_rows.size()][vocab_size]. Allocates nothing. One caller at a time.
+  void Forward(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, float* logits);
+
+ private:
+  struct Layer {
+    const float* attention_norm;
+    PackedMatrix q, k, v, o;
+    const float* ffn_norm;
+    PackedMatrix gate, up, down;
+  };
+  // One product of a stage.
+  struct Product {
+    const PackedMatrix* weights;
+    float* out;
+    int64_t out_stride;
+    bool accumulate;
+  };
+  class Loader;
+
+  LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits);
+  void AllocateScratch();
+  void FillRopeTable(const std::vector<float>& factors);
+  void PrepareStep(const ForwardBatch& batch);
+  // The stages of one layer, called by every worker inside Run; each ends with a barrier.
+  void Embed(ComputePool& pool, const ForwardBatch& batch);
+  void NormAndQuantize(ComputePool& pool, const float* weight, Activations& out);
+  void Multiply(ComputePool& pool, const Activations& x, std::span<const Product> products);
+  void RotateAndStore(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, int layer);
+  void Attend(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, int layer, int worker);
+  void QuantizeRows(ComputePool& pool, const Activations& x);
+  // Runs `make` on every row and quantises it, then lists the wide groups.
+  template <typename Make>
+  void MakeActivations(ComputePool& pool, const Activations& x, Make make);
+  void SwiGlu(ComputePool& pool, const Activations& x);
+  void Head(ComputePool& pool, const ForwardBatch& batch, float* logits);
+  void Rotate(float* x, int heads, int64_t position) const;
+  Activations ActivationsOver(const std::vector<float>& values, int64_t rows, int64_t columns);
+
+  const ModelConfig config_;
+  const KernelTable& kernels_;
+  const Limits limits_;
+  HugeBuffer weights_;
+  std::vector<Layer> layers_;
+  const float* output_norm_ = nullptr;
+  PackedMatrix embedding_, head_;
+  std::vector<float> rope_cos_, rope_sin_;  // [context][dims / 2]
+  std::vector<std::string> unused_tensors_;
+
+  // Scratch of one step, rows_max rows each.
+  std::vector<float> hidden_, normed_, q_, k_, v_, attended_, gate_, up_;
+  std::vector<int8_t> quants_, rest_quants_;
+  std::vector<float> scale_, scaled_sum_, rest_scale_, rest_scaled_sum_;
+  std::vector<int32_t> sum_, rest_sum_, wide_first_, wide_index_, wide_row_;
+  std::vector<uint8_t> wide_, row_is_wide_;
+  std::vector<float> attention_scratch_;  // one part per worker
+  struct AttentionUnit {
+    int32_t span;
+    int32_t offset;  // first row within the span
+  };
+  std::vector<AttentionUnit> attention_units_;
+  std::vector<int32_t> row_span_;  // span of each row
+};
+
+}  // namespace headrace

@@ -1,0 +1,272 @@
+#include "scheduler/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headrace {
+
+Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks) : limits_(limits), pool_(kv_blocks) {
+  CHECK_GT(limits.context, 0);
+  CHECK_GT(limits.batch_tokens_max, 0);
+  CHECK_GE(limits.logit_rows_max, limits.sequences_max);
+  CHECK_GT(limits.sequences_max, 0);
+  CHECK_GT(limits.waiting_max, 0);
+  const int32_t slots = limits.sequences_max + limits.waiting_max;
+  const int64_t blocks_max = std::min<int64_t>(BlocksFor(limits.context), kv_blocks);
+  for (int32_t slot = slots - 1; slot >= 0; --slot) {
+    sequences_.push_back(std::make_unique<Sequence>(pool_, blocks_max));
+    free_slots_.push_back(slot);
+  }
+  active_.reserve(sequences_.size());
+  prompts_.reserve(sequences_.size());
+}
+
+void Scheduler::ReservePlan(BatchPlan* plan) const {
+  plan->spans.reserve(static_cast<size_t>(limits_.sequences_max));
+  plan->preempted.reserve(static_cast<size_t>(limits_.sequences_max));
+}
+
+int64_t Scheduler::ClampedMaxTokens(int64_t prompt_tokens, int64_t max_tokens) const {
+  const int64_t most = std::min<int64_t>(limits_.context, int64_t{pool_.blocks()} * kBlockTokens);
+  return std::min(max_tokens, most - prompt_tokens);
+}
+
+Error Scheduler::NeverFits(int64_t prompt_tokens) const {
+  const int64_t pool_tokens = int64_t{pool_.blocks()} * kBlockTokens;
+  return {ErrorCode::kContextLength,
+          fmt::format("This model's maximum context length is {} tokens{}, but the prompt has {} and one more is needed for an answer. "
+                      "Shorten the prompt.", std::min(limits_.context, pool_tokens),
+                      pool_tokens < limits_.context ? " (all that the KV memory holds; raise --kv-memory)" : "", prompt_tokens),
+          {}, 0};
+}
+
+Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
+  if (ClampedMaxTokens(spec.prompt_tokens, INT64_MAX) < 1) return Fail(NeverFits(spec.prompt_tokens));
+  if (free_slots_.empty()) {
+    return Fail(ErrorCode::kOverloaded, fmt::format("The server is full: {} requests are running and {} wait. Retry later.", running_, waiting_));
+  }
+  const int32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  Sequence& sequence = at(slot);
+  sequence.state = State::kWaiting;
+  sequence.spec = spec;
+  sequence.spec.max_tokens = ClampedMaxTokens(spec.prompt_tokens, spec.max_tokens);
+  sequence.length = spec.prompt_tokens;
+  sequence.computed = 0;
+  sequence.number = next_number_++;
+  ++waiting_;
+  active_.push_back(slot);
+  return slot;
+}
+
+void Scheduler::Remove(int32_t slot) {
+  Sequence& sequence = at(slot);
+  CHECK(sequence.state != State::kFree);
+  (sequence.state == State::kRunning ? running_ : waiting_) -= 1;
+  sequence.state = State::kFree;
+  sequence.table.Clear();
+  active_.erase(std::find(active_.begin(), active_.end(), slot));
+  free_slots_.push_back(slot);
+}
+
+std::span<const int32_t> Scheduler::blocks(int32_t slot) const { return at(slot).table.blocks(); }
+
+void Scheduler::Plan(TimeNs now, BatchPlan* plan) {
+  plan->spans.clear();
+  plan->preempted.clear();
+  plan->rows = 0;
+  logit_rows_ = 0;
+  for (int32_t slot : active_) at(slot).planned = false;
+  OrderPrompts(now);
+  AdmitUrgent(plan);
+  PlanDecodes(plan);
+  PlanPrompts(plan);
+}
+
+// The first in line takes a place from less urgent work before that work is planned.
+void Scheduler::AdmitUrgent(BatchPlan* plan) {
+  for (int32_t slot : prompts_) {
+    if (at(slot).state != State::kWaiting) continue;
+    const int32_t victim = Victim();
+    if (victim >= 0 && at(victim).spec.band > at(slot).spec.band && !HasRoomFor(at(slot))) Admit(slot, plan);
+    return;
+  }
+}
+
+// A running sequence with one token to compute decodes. Urgent bands and then the oldest first, so that a preemption
+// takes from the newest of the lowest band.
+void Scheduler::PlanDecodes(BatchPlan* plan) {
+  for (int band = 0; band < kBands; ++band) {
+    for (int32_t slot : active_) {
+      const Sequence& sequence = at(slot);
+      if (sequence.state != State::kRunning || sequence.remaining() != 1 || static_cast<int>(sequence.spec.band) != band) continue;
+      if (plan->rows >= limits_.batch_tokens_max || logit_rows_ >= limits_.logit_rows_max) return;
+      if (GrowOrPreempt(slot, sequence.length, plan)) AddSpan(slot, 1, plan);
+    }
+  }
+}
+
+void Scheduler::PlanPrompts(BatchPlan* plan) {
+  bool door_closed = false;  // the first that cannot be admitted keeps its place: nobody behind it slips past
+  for (int32_t slot : prompts_) {
+    Sequence& sequence = at(slot);
+    if (plan->rows >= limits_.batch_tokens_max) return;
+    if (sequence.state == State::kWaiting) {
+      door_closed = door_closed || !Admit(slot, plan);
+      if (door_closed) continue;
+    }
+    if (sequence.planned) continue;
+    int64_t rows = std::min<int64_t>(sequence.remaining(), limits_.batch_tokens_max - plan->rows);
+    const int64_t logit_rows_left = limits_.logit_rows_max - logit_rows_;
+    if (sequence.spec.prompt_logits) rows = std::min(rows, logit_rows_left);
+    if (rows == sequence.remaining() && logit_rows_left == 0) continue;
+    if (rows > 0 && GrowOrPreempt(slot, sequence.computed + rows, plan)) AddSpan(slot, static_cast<int32_t>(rows), plan);
+  }
+}
+
+// Gives the sequence blocks for `tokens` tokens, if need be from the newest of the lowest band; false when that was the
+// sequence itself.
+bool Scheduler::GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan) {
+  Sequence& sequence = at(slot);
+  while (!sequence.table.GrowTo(tokens)) {
+    const int32_t victim = Victim();
+    Preempt(victim, plan);
+    if (victim == slot) return false;
+  }
+  return true;
+}
+
+// Sequences that have prompt tokens to compute, running or waiting, in the order of queueing/.
+void Scheduler::OrderPrompts(TimeNs now) {
+  prompts_.clear();
+  for (int32_t slot : active_) {
+    const Sequence& sequence = at(slot);
+    if (sequence.state == State::kWaiting || (sequence.remaining() > 1 && !sequence.planned)) prompts_.push_back(slot);
+  }
+  const auto key = [&](int32_t slot) {
+    const Sequence& s = at(slot);
+    return OrderKey{s.spec.band, s.remaining(), now - s.spec.arrival, s.number};
+  };
+  std::sort(prompts_.begin(), prompts_.end(), [&](int32_t a, int32_t b) { return GoesBefore(key(a), key(b)); });
+}
+
+// Free blocks that no running sequence will need for tokens it already has.
+bool Scheduler::HasRoomFor(const Sequence& sequence) const {
+  if (running_ >= limits_.sequences_max) return false;
+  int64_t spare = pool_.free_blocks();
+  for (int32_t slot : active_) {
+    const Sequence& other = at(slot);
+    if (other.state == State::kRunning) spare -= other.table.Missing(other.length);
+  }
+  return spare >= BlocksFor(sequence.length + 1);
+}
+
+bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {
+  Sequence& sequence = at(slot);
+  while (!HasRoomFor(sequence)) {
+    const int32_t victim = Victim();
+    // Only a more urgent band takes from others.
+    if (victim < 0 || at(victim).spec.band <= sequence.spec.band) return false;
+    Preempt(victim, plan);
+  }
+  sequence.state = State::kRunning;
+  --waiting_;
+  ++running_;
+  return true;
+}
+
+void Scheduler::AddSpan(int32_t slot, int32_t rows, BatchPlan* plan) {
+  Sequence& sequence = at(slot);
+  const bool samples = rows == sequence.remaining();
+  plan->spans.push_back({slot, sequence.computed, rows, samples});
+  plan->rows += rows;
+  const bool in_prompt = sequence.spec.prompt_logits && sequence.computed < sequence.spec.prompt_tokens;
+  logit_rows_ += in_prompt ? rows : samples ? 1 : 0;
+  sequence.planned = true;
+}
+
+// The running sequence to give up first: newest of the lowest band, planned ones last. -1: none is running.
+int32_t Scheduler::Victim() const {
+  int32_t victim = -1;
+  for (int32_t slot : active_) {
+    const Sequence& s = at(slot);
+    if (s.state != State::kRunning || s.planned) continue;
+    if (victim < 0 || s.spec.band > at(victim).spec.band || (s.spec.band == at(victim).spec.band && s.number > at(victim).number)) victim = slot;
+  }
+  return victim;
+}
+
+void Scheduler::Preempt(int32_t slot, BatchPlan* plan) {
+  CHECK_GE(slot, 0);
+  Sequence& sequence = at(slot);
+  CHECK(!sequence.planned);
+  sequence.table.Clear();
+  sequence.computed = 0;
+  sequence.state = State::kWaiting;
+  --running_;
+  ++waiting_;
+  ++preemptions_;
+  plan->preempted.push_back(slot);
+}
+
+void Scheduler::Advance(const PlannedSpan& span, bool sampled) {
+  Sequence& sequence = at(span.slot);
+  CHECK(sequence.state == State::kRunning);
+  sequence.computed += span.rows;
+  if (sampled) ++sequence.length;
+  sequence.planned = false;
+}
+
+void Scheduler::Expired(TimeNs now, std::vector<int32_t>* slots) const {
+  for (int32_t slot : active_) {
+    const Sequence& s = at(slot);
+    // A preempted sequence has started: it is never thrown away.
+    if (s.state == State::kWaiting && s.length == s.spec.prompt_tokens && s.spec.start_before <= now) slots->push_back(slot);
+  }
+}
+
+TimeNs Scheduler::NextExpiry() const {
+  TimeNs next = kNever;
+  for (int32_t slot : active_) {
+    if (at(slot).state == State::kWaiting) next = std::min(next, at(slot).spec.start_before);
+  }
+  return next;
+}
+
+int64_t Scheduler::waiting_tokens() const {
+  int64_t tokens = 0;
+  for (int32_t slot : active_) tokens += at(slot).remaining();
+  return tokens;
+}
+
+void Scheduler::CheckIntegrity() const {
+  std::vector<const BlockTable*> tables;
+  int32_t running = 0, waiting = 0;
+  uint64_t last = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    const Sequence& s = at(active_[i]);
+    CHECK(s.state != State::kFree);
+    CHECK(i == 0 || s.number > last);
+    last = s.number;
+    (s.state == State::kRunning ? running : waiting) += 1;
+    if (s.state == State::kWaiting) {
+      CHECK(s.table.blocks().empty());
+      CHECK_EQ(s.computed, 0);
+    }
+    CHECK_LE(s.computed, s.length);
+    CHECK_LE(s.computed, s.table.capacity_tokens());
+    CHECK_LE(s.length, s.spec.prompt_tokens + s.spec.max_tokens);
+    CHECK_LE(s.length, limits_.context);
+    tables.push_back(&s.table);
+  }
+  CHECK_EQ(running, running_);
+  CHECK_EQ(waiting, waiting_);
+  CHECK_LE(running_, limits_.sequences_max);
+  CHECK_EQ(active_.size() + free_slots_.size(), sequences_.size());
+  CheckPoolIntegrity(pool_, tables);
+}
+
+}  // namespace headrace

@@ -1,0 +1,134 @@
+// The scheduler: which sequences compute which tokens in the next step, under one budget of rows and one KV pool.
+// It knows lengths, never token ids. One thread (the engine's); Plan() allocates nothing. Time is an argument, so the
+// simulator and production run the same decisions.
+//
+// Policy: decodes first, each one row; the rest of the budget goes to prompts in queueing/'s order, in chunks. A waiting
+// sequence is admitted when the pool can hold all its tokens beside what running prompts still need, so prompts never
+// deadlock; decodes may overcommit, and then the newest sequence of the lowest band is preempted and later recomputed
+// (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a more urgent band preempts too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "kv_cache/block_pool.h"
+#include "queueing/order.h"
+
+namespace headrace {
+
+struct SchedulerLimits {
+  int64_t context = 0;          // tokens of one sequence, at most
+  int32_t batch_tokens_max = 0; // rows of one step
+  int32_t logit_rows_max = 0;   // rows with logits of one step, >= sequences_max
+  int32_t sequences_max = 0;    // running at once
+  int32_t waiting_max = 0;      // beyond those that run
+};
+
+// What the scheduler is told about a new sequence.
+struct SequenceSpec {
+  int64_t prompt_tokens = 0;
+  int64_t max_tokens = 0;             // generated tokens, at most
+  bool prompt_logits = false;         // every prompt row wants logits (echo with logprobs)
+  Band band = Band::kNormal;
+  TimeNs arrival = 0;
+  TimeNs start_before = kNever;       // refused if still waiting then
+};
+
+// One sequence's share of a step.
+struct PlannedSpan {
+  int32_t slot = 0;
+  int64_t first_position = 0;
+  int32_t rows = 0;
+  bool samples = false;  // its last row yields the next token
+};
+
+struct BatchPlan {
+  std::vector<PlannedSpan> spans;
+  std::vector<int32_t> preempted;  // slots that lost their blocks in this plan
+  int32_t rows = 0;
+};
+
+class Scheduler {
+ public:
+  // REQUIRES: all limits > 0, kv_blocks >= 1.
+  Scheduler(const SchedulerLimits& limits, int32_t kv_blocks);
+
+  // The prompt plus one token must fit the context and the empty pool (kContextLength otherwise); max_tokens is clamped
+  // to what is left. kOverloaded when sequences_max + waiting_max are here. Returns the slot.
+  Result<int32_t> Add(const SequenceSpec& spec);
+  // The refusal of a prompt that can never fit, naming both numbers.
+  Error NeverFits(int64_t prompt_tokens) const;
+  // What Add would clamp to; below 1 when the prompt can never fit. Any thread.
+  int64_t ClampedMaxTokens(int64_t prompt_tokens, int64_t max_tokens) const;
+
+  // Plans one step into `plan`, whose vectors never grow beyond what ReservePlan gave them.
+  void Plan(TimeNs now, BatchPlan* plan);
+  void ReservePlan(BatchPlan* plan) const;
+  // Tells that the span was computed; with `sampled` the sequence grew by one token.
+  void Advance(const PlannedSpan& span, bool sampled);
+  void Remove(int32_t slot);
+
+  // Waiting sequences whose start_before has passed, appended to `slots` (capacity waiting_max).
+  void Expired(TimeNs now, std::vector<int32_t>* slots) const;
+  // The earliest start_before of the waiting ones; kNever if none.
+  TimeNs NextExpiry() const;
+
+  std::span<const int32_t> blocks(int32_t slot) const;
+  int64_t max_tokens(int32_t slot) const { return at(slot).spec.max_tokens; }
+  bool HasWork() const { return running_ + waiting_ > 0; }
+  int32_t running() const { return running_; }
+  int32_t waiting() const { return waiting_; }
+  int64_t waiting_tokens() const;  // prompt tokens still to compute, waiting and running
+  const BlockPool& pool() const { return pool_; }
+  uint64_t preemptions() const { return preemptions_; }
+  const SchedulerLimits& limits() const { return limits_; }
+
+  // Every invariant, by CHECK. For tests and fault runs, after every step.
+  void CheckIntegrity() const;
+
+ private:
+  enum class State : uint8_t { kFree, kWaiting, kRunning };
+  struct Sequence {
+    explicit Sequence(BlockPool& pool, int64_t blocks_max) : table(pool, blocks_max) {}
+    State state = State::kFree;
+    SequenceSpec spec;
+    int64_t length = 0;    // tokens known: prompt and generated
+    int64_t computed = 0;  // of those, in the KV pool
+    uint64_t number = 0;   // arrival order
+    bool planned = false;  // in the plan under construction
+    BlockTable table;
+    int64_t remaining() const { return length - computed; }
+  };
+
+  Sequence& at(int32_t slot) { return *sequences_[static_cast<size_t>(slot)]; }
+  const Sequence& at(int32_t slot) const { return *sequences_[static_cast<size_t>(slot)]; }
+  void PlanDecodes(BatchPlan* plan);
+  void AdmitUrgent(BatchPlan* plan);
+  void PlanPrompts(BatchPlan* plan);
+  void OrderPrompts(TimeNs now);
+  bool Admit(int32_t slot, BatchPlan* plan);
+  bool HasRoomFor(const Sequence& sequence) const;
+  bool GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan);
+  void AddSpan(int32_t slot, int32_t rows, BatchPlan* plan);
+  int32_t Victim() const;
+  void Preempt(int32_t slot, BatchPlan* plan);
+
+  const SchedulerLimits limits_;
+  BlockPool pool_;
+  std::vector<std::unique_ptr<Sequence>> sequences_;
+  std::vector<int32_t> free_slots_;
+  std::vector<int32_t> active_;   // slots in use, in order of arrival
+  std::vector<int32_t> prompts_;  // scratch of OrderPrompts
+  int32_t running_ = 0;
+  int32_t waiting_ = 0;
+  int32_t logit_rows_ = 0;  // of the plan under construction
+  uint64_t next_number_ = 0;
+  uint64_t preemptions_ = 0;
+};
+
+}  // namespace headrace

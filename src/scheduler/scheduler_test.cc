@@ -1,0 +1,153 @@
+// Goal: the scheduler keeps its promises: every request finishes, budgets and pool are never exceeded, decodes are never
+// held up by prompts, short prompts do not wait behind long ones and long ones do not starve, preemption takes from the
+// newest of the lowest band, and what cannot ever fit is refused at once.
+#include "scheduler/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/random.h"
+
+namespace headrace {
+namespace {
+
+SchedulerLimits SmallLimits() { return {.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100}; }
+
+// Advances everything that was planned; returns the rows each slot computed.
+std::map<int32_t, int32_t> Compute(Scheduler& scheduler, const BatchPlan& plan) {
+  std::map<int32_t, int32_t> rows;
+  for (const PlannedSpan& span : plan.spans) {
+    scheduler.Advance(span, span.samples);
+    rows[span.slot] = span.rows;
+  }
+  return rows;
+}
+
+TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Random random(seed);
+    const SchedulerLimits limits = SmallLimits();
+    Scheduler scheduler(limits, 20);
+    BatchPlan plan;
+    scheduler.ReservePlan(&plan);
+    std::map<int32_t, int64_t> generated;
+    TimeNs now = 0;
+    int added = 0, finished = 0;
+    for (int step = 0; finished < 200; ++step) {
+      ASSERT_LT(step, 200'000) << "no progress";
+      now += 5 * kNsPerMs;
+      if (added < 200 && random.Below(3) == 0) {
+        const auto slot = scheduler.Add({.prompt_tokens = static_cast<int64_t>(1 + random.Below(400)), .max_tokens = static_cast<int64_t>(1 + random.Below(200)),
+                                         .prompt_logits = random.Below(10) == 0, .band = static_cast<Band>(random.Below(4)), .arrival = now});
+        if (slot) {
+          ++added;
+          generated[*slot] = 0;
+        }
+      }
+      scheduler.Plan(now, &plan);
+      scheduler.CheckIntegrity();
+      int32_t rows = 0;
+      for (const PlannedSpan& span : plan.spans) rows += span.rows;
+      ASSERT_EQ(rows, plan.rows);
+      ASSERT_LE(rows, limits.batch_tokens_max);
+      ASSERT_TRUE(!plan.spans.empty() || !scheduler.HasWork());
+      for (const PlannedSpan& span : plan.spans) ASSERT_GE(static_cast<int64_t>(scheduler.blocks(span.slot).size()) * kBlockTokens, span.first_position + span.rows);
+      Compute(scheduler, plan);
+      for (const PlannedSpan& span : plan.spans) {
+        if (!span.samples) continue;
+        if (++generated[span.slot] == scheduler.max_tokens(span.slot) || random.Below(300) == 0) {
+          scheduler.Remove(span.slot);
+          ++finished;
+        }
+      }
+      scheduler.CheckIntegrity();
+    }
+    EXPECT_EQ(scheduler.pool().free_blocks(), 20);
+  }
+}
+
+TEST(SchedulerTest, O28ShortPromptsAndRunningStreamsDoNotWaitForALongPrompt) {
+  Scheduler scheduler({.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100}, 200);
+  BatchPlan plan;
+  const int32_t stream = *scheduler.Add({.prompt_tokens = 5, .max_tokens = 1000});
+  scheduler.Plan(0, &plan);
+  Compute(scheduler, plan);
+  const int32_t long_one = *scheduler.Add({.prompt_tokens = 6400, .max_tokens = 5});
+  scheduler.Plan(0, &plan);
+  Compute(scheduler, plan);
+  const int32_t short_one = *scheduler.Add({.prompt_tokens = 20, .max_tokens = 5});
+  scheduler.Plan(1, &plan);
+  auto rows = Compute(scheduler, plan);
+  EXPECT_EQ(rows[stream], 1) << "the running stream gets its row in every step";
+  EXPECT_EQ(rows[short_one], 20) << "the short prompt is computed in the first step after it came";
+  EXPECT_EQ(rows[long_one], 43) << "the rest of the budget goes on with the long one";
+  // An endless flow of short prompts: the long one still finishes, because waiting outweighs length.
+  TimeNs now = 0;
+  scheduler.Remove(short_one);
+  int64_t long_rows = 43 + 63;
+  int steps = 0;
+  while (long_rows < 6400) {
+    ASSERT_LT(++steps, 2000) << "the long prompt starves";
+    now += 50 * kNsPerMs;
+    for (int i = 0; i < 4; ++i) (void)scheduler.Add({.prompt_tokens = 20, .max_tokens = 1, .arrival = now});
+    scheduler.Plan(now, &plan);
+    rows = Compute(scheduler, plan);
+    long_rows += rows[long_one];
+    for (const PlannedSpan& span : plan.spans) {
+      if (span.samples && span.slot != stream && span.slot != long_one) scheduler.Remove(span.slot);
+    }
+  }
+}
+
+TEST(SchedulerTest, O26WhatCanNeverFitIsRefusedAtOnceAndTheRestIsClamped) {
+  Scheduler scheduler({.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 4}, 16);  // 1,024 tokens
+  const auto refused = scheduler.Add({.prompt_tokens = 2000, .max_tokens = 10});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kContextLength);
+  EXPECT_NE(refused.error().message.find("maximum context length is 1024 tokens"), std::string::npos);
+  EXPECT_FALSE(scheduler.Add({.prompt_tokens = 1024, .max_tokens = 1}));
+  const auto clamped = scheduler.Add({.prompt_tokens = 900, .max_tokens = 4000});
+  ASSERT_TRUE(clamped);
+  EXPECT_EQ(scheduler.max_tokens(*clamped), 124);
+  for (int i = 0; i < 11; ++i) ASSERT_TRUE(scheduler.Add({.prompt_tokens = 20, .max_tokens = 4}));
+  const auto full = scheduler.Add({.prompt_tokens = 20, .max_tokens = 4});
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ErrorCode::kOverloaded);
+}
+
+TEST(SchedulerTest, PreemptionTakesFromTheNewestOfTheLowestBandAndUrgentWorkGetsIn) {
+  Scheduler scheduler({.context = 1024, .batch_tokens_max = 256, .logit_rows_max = 16, .sequences_max = 3, .waiting_max = 100}, 100);
+  BatchPlan plan;
+  const int32_t normal = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100});
+  const int32_t batch_old = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kBatch});
+  const int32_t batch_new = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kBatch});
+  scheduler.Plan(0, &plan);
+  Compute(scheduler, plan);
+  const int32_t urgent = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kCritical});
+  scheduler.Plan(0, &plan);
+  Compute(scheduler, plan);
+  EXPECT_EQ(scheduler.running(), 3);
+  EXPECT_FALSE(scheduler.blocks(urgent).empty());
+  EXPECT_FALSE(scheduler.blocks(normal).empty());
+  EXPECT_FALSE(scheduler.blocks(batch_old).empty());
+  EXPECT_TRUE(scheduler.blocks(batch_new).empty());
+}
+
+TEST(SchedulerTest, OnlyThoseThatNeverStartedExpire) {
+  Scheduler scheduler({.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 4, .sequences_max = 1, .waiting_max = 10}, 10);
+  BatchPlan plan;
+  (void)*scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .start_before = 100});
+  scheduler.Plan(0, &plan);
+  Compute(scheduler, plan);
+  const int32_t late = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .start_before = 50});
+  EXPECT_EQ(scheduler.NextExpiry(), 50);
+  std::vector<int32_t> expired;
+  scheduler.Expired(49, &expired);
+  EXPECT_TRUE(expired.empty());
+  scheduler.Expired(1000, &expired);
+  EXPECT_EQ(expired, std::vector<int32_t>{late});
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,183 @@
+#include "server/model_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "executor/cpu/cpu_executor.h"
+#include "executor/scripted/scripted_executor.h"
+#include "json/json.h"
+#include "json/json_fields.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::string_view kScriptPrefix = "script:";
+constexpr char kChatMl[] =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+int32_t TokenId(const ModelFile& file, const char* key) {
+  const auto id = file.MetaInt(std::string("tokenizer.ggml.") + key);
+  return id && *id >= 0 && *id < INT32_MAX ? static_cast<int32_t>(*id) : -1;
+}
+
+Vocabulary ScriptVocabulary(const Script& script) {
+  Vocabulary v;
+  v.model = "gpt2";
+  v.pre = "default";
+  for (int b = 0; b < 256; ++b) v.tokens.push_back(ByteLevelSpelling(std::string(1, static_cast<char>(b))));
+  v.types.assign(256, 1);
+  v.tokens.insert(v.tokens.end(), {"<|im_end|>", "<|im_start|>"});
+  v.types.insert(v.types.end(), {3, 3});
+  for (const std::string& piece : script.pieces) {
+    v.tokens.push_back(ByteLevelSpelling(piece));
+    v.types.push_back(1);
+  }
+  v.eos = kScriptEnd;
+  return v;
+}
+
+// generation_config.json beside a Hugging Face model. GGUF has no such settings.
+Result<SamplingDefaults> ReadSamplingDefaults(const ModelFile& file) {
+  SamplingDefaults defaults;
+  const std::string& text = file.Text(ModelFile::TextKind::kGenerationConfig);
+  if (text.empty()) return defaults;
+  HR_ASSIGN_OR_RETURN(const Json json, ParseJson(text, {}));
+  HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, "generation_config.json"));
+  HR_ASSIGN_OR_RETURN(defaults.temperature, fields.Number("temperature", 0, 2));
+  HR_ASSIGN_OR_RETURN(defaults.top_p, fields.Number("top_p", 0, 1));
+  HR_ASSIGN_OR_RETURN(defaults.min_p, fields.Number("min_p", 0, 1));
+  HR_ASSIGN_OR_RETURN(defaults.top_k, fields.Integer("top_k", 0, INT32_MAX));
+  HR_ASSIGN_OR_RETURN(defaults.repetition_penalty, fields.Number("repetition_penalty", 0.001, 10));
+  return defaults;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const ModelFile& file) {
+  if (file.format() == ModelFile::Format::kSafetensors) {
+    const std::string& json = file.Text(ModelFile::TextKind::kTokenizer);
+    if (json.empty()) return Fail(ErrorCode::kNotFound, "tokenizer.json is missing beside the weights", "tokenizer.json");
+    return Tokenizer::FromJson(json, file.Text(ModelFile::TextKind::kTokenizerConfig));
+  }
+  Vocabulary v;
+  const std::vector<std::string>* tokens = file.MetaStrings("tokenizer.ggml.tokens");
+  if (tokens == nullptr) return Fail(ErrorCode::kCorruptData, "the file has no vocabulary (tokenizer.ggml.tokens)", "tokenizer.ggml.tokens");
+  v.model = file.MetaString("tokenizer.ggml.model").value_or("");
+  v.pre = file.MetaString("tokenizer.ggml.pre").value_or("default");
+  v.tokens = *tokens;
+  if (const auto* scores = file.MetaFloats("tokenizer.ggml.scores")) v.scores = *scores;
+  if (const auto* types = file.MetaInts("tokenizer.ggml.token_type")) v.types.assign(types->begin(), types->end());
+  if (const auto* merges = file.MetaStrings("tokenizer.ggml.merges")) v.merges = *merges;
+  v.bos = TokenId(file, "bos_token_id");
+  v.eos = TokenId(file, "eos_token_id");
+  v.eot = TokenId(file, "eot_token_id");
+  v.eom = TokenId(file, "eom_token_id");
+  v.unk = TokenId(file, "unknown_token_id");
+  v.pad = TokenId(file, "padding_token_id");
+  v.add_bos = file.MetaBool("tokenizer.ggml.add_bos_token").value_or(v.model == "llama");
+  v.add_eos = file.MetaBool("tokenizer.ggml.add_eos_token").value_or(false);
+  v.add_space_prefix = file.MetaBool("tokenizer.ggml.add_space_prefix").value_or(true);
+  return Tokenizer::FromVocabulary(std::move(v));
+}
+
+std::string ModelChatTemplate(const ModelFile& file) {
+  if (file.format() == ModelFile::Format::kGguf) return file.MetaString("tokenizer.chat_template").value_or("");
+  if (const std::string& text = file.Text(ModelFile::TextKind::kChatTemplate); !text.empty()) return text;
+  const auto json = ParseJson(file.Text(ModelFile::TextKind::kTokenizerConfig), {});
+  if (!json || !json->is_object()) return "";
+  const auto it = json->find("chat_template");
+  return it != json->end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+uint64_t DefaultKvBytes(const ModelConfig& config, int64_t context, int sequences_max, uint64_t available_bytes) {
+  const auto per_token = static_cast<uint64_t>(config.KvBytesPerToken());
+  const uint64_t whole = per_token * static_cast<uint64_t>(context) * static_cast<uint64_t>(sequences_max);
+  // At least one context, even where that is more than a quarter: a smaller pool would refuse what the model can do.
+  return std::max(std::min(whole, available_bytes / 4), per_token * static_cast<uint64_t>(std::min<int64_t>(context, 4096)));
+}
+
+Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& options, const Clock& clock) {
+  std::unique_ptr<ModelService> service(new ModelService);
+  const bool script = options.model.starts_with(kScriptPrefix);
+  HR_RETURN_IF_ERROR(script ? service->LoadScript(options) : service->LoadModel(options));
+  service->StartEngine(options, clock);
+  return service;
+}
+
+ModelService::~ModelService() { thread_.reset(); }
+
+Status ModelService::LoadScript(const ServeOptions& options) {
+  HR_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(options.model.substr(kScriptPrefix.size()), kScriptBytesMax));
+  HR_ASSIGN_OR_RETURN(Script script, ParseScript(text));
+  if (options.ctx > 0) script.context = options.ctx;
+  std::this_thread::sleep_for(std::chrono::milliseconds(script.load_ms));
+  HR_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromVocabulary(ScriptVocabulary(script)));
+  trained_context_ = script.context;
+  executor_ = std::make_unique<ScriptedExecutor>(std::move(script), ScriptedExecutor::RealSleeper());
+  return SetTemplate(options, kChatMl);
+}
+
+Status ModelService::LoadModel(const ServeOptions& options) {
+  HR_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, ModelFile::Open(options.model));
+  HR_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
+  HR_ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*file));
+  if (tokenizer_->vocab_size() > config.vocab_size) {
+    return Fail(ErrorCode::kCorruptData, fmt::format("the tokenizer has {} tokens, but the model's embedding only {}", tokenizer_->vocab_size(), config.vocab_size));
+  }
+  HR_ASSIGN_OR_RETURN(defaults_, ReadSamplingDefaults(*file));
+  HR_RETURN_IF_ERROR(SetTemplate(options, ModelChatTemplate(*file)));
+  trained_context_ = config.context;
+
+  CpuExecutorOptions cpu;
+  cpu.threads = options.threads > 0 ? options.threads : UsableCores();
+  cpu.isa = options.isa;
+  cpu.context = options.ctx > 0 ? options.ctx : config.context;
+  if (cpu.context > config.context) {
+    LOG_WARN("--ctx {} is more than the model was trained for; using {}", cpu.context, config.context);
+    cpu.context = config.context;
+  }
+  const uint64_t available = AvailableMemoryBytes();
+  cpu.kv_bytes = options.kv_memory_bytes > 0 ? options.kv_memory_bytes : DefaultKvBytes(config, cpu.context, options.max_sequences, available);
+  if (file->total_bytes() + cpu.kv_bytes > available) {
+    return Fail(ErrorCode::kOverloaded, fmt::format("{} needs about {} MiB for weights and {} MiB for the KV cache, but only {} MiB are free. Choose a smaller --kv-memory "
+                                                    "or --ctx, or a smaller model.", file->name(), file->total_bytes() >> 20, cpu.kv_bytes >> 20, available >> 20), "kv-memory");
+  }
+  cpu.rows_max = options.max_batch_tokens;
+  cpu.sequences_max = options.max_sequences;
+  cpu.logit_rows_max = std::max(options.max_sequences, 32);
+  HR_ASSIGN_OR_RETURN(executor_, CpuExecutor::Load(*file, config, cpu));
+  return {};
+}
+
+Status ModelService::SetTemplate(const ServeOptions& options, std::string from_model) {
+  std::string source = std::move(from_model);
+  if (!options.chat_template_file.empty()) {
+    HR_ASSIGN_OR_RETURN(source, ReadWholeFile(options.chat_template_file, kTemplateBytesMax));
+  }
+  if (source.empty()) return {};
+  HR_ASSIGN_OR_RETURN(template_, ChatTemplate::Parse(std::move(source)));
+  prompts_ = std::make_unique<PromptEncoder>(*tokenizer_, *template_);
+  return {};
+}
+
+void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
+  preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
+  engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock, EngineOptions{.waiting_max = options.max_waiting});
+  thread_ = std::make_unique<EngineThread>(*engine_, clock);
+}
+
+std::string ModelService::MemoryPlan() const {
+  const ExecutorDescription& d = description();
+  const auto mib = [](uint64_t bytes) { return (bytes + (1 << 19)) >> 20; };
+  return fmt::format("weights {} MiB, KV {} MiB = {} tokens (context {}, up to {} sequences at once), scratch {} MiB, {} threads, kernels {}", mib(d.weight_bytes),
+                     mib(d.kv_bytes), kv_tokens(), d.context, d.sequences_max, mib(d.scratch_bytes), d.threads, d.kernels);
+}
+
+}  // namespace headrace

@@ -1,0 +1,168 @@
+#include "server/responder.h"
+
+#include "api/error.h"
+#include "net/sse.h"
+
+namespace headrace {
+namespace {
+
+// Proxies and clients give up on a silent stream after a minute or more; a comment every 10 s keeps it alive.
+constexpr TimeNs kKeepAlive = 10 * kNsPerSecond;
+
+}  // namespace
+
+void GenerationResponder::Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id,
+                              std::shared_ptr<HttpExchange> exchange) {
+  auto responder = std::make_shared<GenerationResponder>(std::move(context), kind, request_id, exchange);
+  responder->self_ = responder;
+  responder->call_ = responder->context_.pipeline.Start(kind, exchange->request().body, std::move(identity), std::move(request_id), *responder);
+  responder->ArmKeepAlive();
+  exchange->OnClientGone([weak = std::weak_ptr(responder)] {
+    if (auto self = weak.lock()) self->Finish({.status = 499, .error = "cancelled", .client_gone = true});
+  });
+}
+
+GenerationResponder::GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id, std::shared_ptr<HttpExchange> exchange)
+    : context_(std::move(context)), kind_(kind), request_id_(std::move(request_id)), exchange_(std::move(exchange)) {}
+
+void GenerationResponder::OnAdmitted(const PreparedRequest& request) {
+  const GenerationRequest& api = request.api;
+  head_ = {.id = (kind_ == GenerationRequest::Kind::kChat ? "chatcmpl-" : "cmpl-") + request_id_, .created = context_.clock.UnixSeconds(), .model = api.model,
+           .system_fingerprint = context_.system_fingerprint, .service_tier = api.service_tier.empty() ? "" : "default"};
+  streaming_ = api.stream;
+  include_usage_ = api.include_usage;
+  wants_logprobs_ = api.logprobs;
+  const auto choices = static_cast<size_t>(request.choices());
+  collected_.resize(choices);
+  pending_logprobs_.resize(choices);
+}
+
+void GenerationResponder::StartStream() {
+  stream_started_ = true;
+  HttpHeaders headers = context_.headers;
+  headers.insert(headers.end(), {{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+  exchange_->StartStream(200, std::move(headers));
+  std::string out;
+  if (kind_ == GenerationRequest::Kind::kChat) {
+    auto& writer = writer_.emplace<ChatChunkWriter>(head_, include_usage_);
+    for (size_t i = 0; i < collected_.size(); ++i) writer.AppendRole(out, static_cast<int>(i));
+  } else {
+    writer_.emplace<CompletionChunkWriter>(head_, static_cast<int>(collected_.size()), include_usage_);
+  }
+  Send(std::move(out));
+}
+
+void GenerationResponder::Send(std::string bytes) {
+  if (bytes.empty()) return;
+  last_write_ = context_.loop.Now();
+  exchange_->Write(std::move(bytes));
+}
+
+void GenerationResponder::ArmKeepAlive() {
+  keep_alive_ = context_.loop.After(kKeepAlive, [weak = weak_from_this()] {
+    auto self = weak.lock();
+    if (self == nullptr || self->self_ == nullptr) return;
+    if (self->streaming_ && !self->collected_.empty()) {
+      if (!self->stream_started_) self->StartStream();
+      if (self->context_.loop.Now() - self->last_write_ >= kKeepAlive / 2) self->Send(SseComment("ping"));
+    }
+    self->ArmKeepAlive();
+  });
+}
+
+void GenerationResponder::OnDelta(const ChoiceDelta& delta) {
+  if (streaming_) return StreamDelta(delta);
+  Collected& choice = collected_[static_cast<size_t>(delta.index)];
+  choice.text += delta.text;
+  choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+}
+
+void GenerationResponder::StreamDelta(const ChoiceDelta& delta) {
+  if (!stream_started_) StartStream();
+  const auto index = static_cast<size_t>(delta.index);
+  std::vector<TokenLogprob>* logprobs = PendingLogprobs(index);
+  if (logprobs != nullptr) logprobs->insert(logprobs->end(), delta.logprobs.begin(), delta.logprobs.end());
+  std::string out;
+  const bool written = kind_ == GenerationRequest::Kind::kChat ? std::get<ChatChunkWriter>(writer_).AppendText(out, delta.index, delta.text, logprobs)
+                                                               : std::get<CompletionChunkWriter>(writer_).AppendText(out, delta.index, delta.text, logprobs);
+  if (written && logprobs != nullptr) logprobs->clear();
+  Send(std::move(out));
+}
+
+void GenerationResponder::OnChoiceEnd(int index, FinishReason reason) {
+  collected_[static_cast<size_t>(index)].reason = reason;
+  if (!streaming_) return;
+  if (!stream_started_) StartStream();
+  std::vector<TokenLogprob>* logprobs = PendingLogprobs(static_cast<size_t>(index));
+  std::string out;
+  if (kind_ == GenerationRequest::Kind::kChat) {
+    std::get<ChatChunkWriter>(writer_).AppendFinish(out, index, reason, logprobs);
+  } else {
+    std::get<CompletionChunkWriter>(writer_).AppendFinish(out, index, reason, logprobs);
+  }
+  Send(std::move(out));
+}
+
+void GenerationResponder::OnEnd(const Usage& usage) {
+  if (!streaming_) return RespondWhole(usage);
+  std::string out;
+  if (include_usage_) {
+    std::visit([&](auto& writer) {
+      if constexpr (!std::is_same_v<std::decay_t<decltype(writer)>, std::monostate>) writer.AppendUsage(out, usage);
+    }, writer_);
+  }
+  out += kSseDone;
+  Send(std::move(out));
+  exchange_->End();
+  Finish({.status = 200});
+}
+
+void GenerationResponder::RespondWhole(const Usage& usage) {
+  HttpResponse response{200, context_.headers, ""};
+  response.headers.emplace_back("Content-Type", "application/json");
+  if (kind_ == GenerationRequest::Kind::kChat) {
+    std::vector<ChatChoice> choices;
+    for (Collected& c : collected_) {
+      choices.push_back({.index = static_cast<int>(choices.size()), .content = std::move(c.text), .finish_reason = c.reason});
+      if (wants_logprobs_) choices.back().logprobs = std::move(c.logprobs);
+    }
+    response.body = ChatCompletionBody(head_, choices, usage);
+  } else {
+    std::vector<CompletionChoice> choices;
+    for (Collected& c : collected_) {
+      choices.push_back({.index = static_cast<int>(choices.size()), .text = std::move(c.text), .finish_reason = c.reason});
+      if (wants_logprobs_) choices.back().logprobs = std::move(c.logprobs);
+    }
+    response.body = CompletionBody(head_, choices, usage);
+  }
+  exchange_->Respond(std::move(response));
+  Finish({.status = 200});
+}
+
+void GenerationResponder::OnError(const Error& error) {
+  HttpError http = ToOpenAiError(error);
+  if (stream_started_) {
+    // O-05: one parseable error event, no [DONE], and the body ends properly.
+    Send(SseData(StreamErrorEvent(error)));
+    exchange_->End();
+  } else {
+    HttpResponse response{http.status, context_.headers, std::move(http.body)};
+    response.headers.insert(response.headers.end(), http.headers.begin(), http.headers.end());
+    response.headers.emplace_back("Content-Type", "application/json");
+    exchange_->Respond(std::move(response));
+  }
+  Finish({.status = http.status, .error = std::string(ErrorCodeName(error.code))});
+}
+
+void GenerationResponder::Finish(const Settlement& settlement) {
+  if (self_ == nullptr) return;
+  context_.loop.Cancel(keep_alive_);
+  call_->Settle(settlement);
+  // The call may be the one that is calling us: let it return first.
+  context_.loop.Post([self = std::move(self_)]() mutable {
+    self->call_.reset();
+    self.reset();
+  });
+}
+
+}  // namespace headrace

@@ -1,0 +1,33 @@
+// Everything that `headrace serve` can be told. Filled by apps/headrace from flags, environment and file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace headrace {
+
+struct ServeOptions {
+  std::string model;  // path of a model, or script:FILE
+  std::vector<std::string> served_model_names;  // empty: the file's name
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  std::string api_key_file;
+  std::string chat_template_file;
+  std::string tls_cert, tls_key;
+  std::string isa;                 // kernels by name; "" for the best
+  int threads = 0;                 // 0: usable cores
+  int64_t ctx = 0;                 // 0: the model's context
+  uint64_t kv_memory_bytes = 0;    // 0: chosen from what is free
+  int max_batch_tokens = 256;
+  int max_sequences = 32;
+  int max_waiting = 1024;
+  double request_timeout_s = 0;    // 0: none
+  double queue_timeout_s = 0;
+  double drain_timeout_s = 600;    // after SIGTERM; a second signal ends at once
+  bool insecure = false;
+  bool no_vllm_metrics = false;
+  bool quiet = false;              // no banner
+};
+
+}  // namespace headrace

@@ -1,0 +1,73 @@
+// Writes the logits of every position of token windows, for comparison with an oracle.
+//   headrace_logits MODEL [--threads N] [--isa NAME]
+// stdin: windows, each [int32 count][int32 ids x count]; stdout: for each window [float32 x count x vocabulary].
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "executor/cpu/cpu_executor.h"
+#include "kv_cache/block_pool.h"
+
+namespace headrace {
+namespace {
+
+constexpr int32_t kChunk = 64;
+
+bool ReadExactly(void* out, size_t bytes) { return std::fread(out, 1, bytes, stdin) == bytes; }
+
+int Die(const std::string& message) {
+  std::fprintf(stderr, "headrace_logits: %s\n", message.c_str());
+  return 1;
+}
+
+// Feeds one window in chunks; every row's logits go to stdout.
+bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids) {
+  StepInput input;
+  const auto count = static_cast<int32_t>(ids.size());
+  for (int32_t first = 0; first < count; first += kChunk) {
+    const int32_t rows = std::min(kChunk, count - first);
+    input.Clear();
+    for (int32_t b = 0; b < BlocksFor(count); ++b) input.blocks.push_back(b);
+    input.spans.push_back({1, 0, rows, first, count, 0, static_cast<int32_t>(input.blocks.size())});
+    for (int32_t r = 0; r < rows; ++r) {
+      input.token_ids.push_back(ids[static_cast<size_t>(first + r)]);
+      input.samples.push_back({.row = r, .params = {}});
+    }
+    const auto logits = executor.ForwardOnly(input);
+    const size_t floats = static_cast<size_t>(rows) * static_cast<size_t>(executor.Describe().vocab_size);
+    if (!logits || std::fwrite(*logits, sizeof(float), floats, stdout) != floats) return false;
+  }
+  return std::fflush(stdout) == 0;
+}
+
+int Main(int argc, char** argv) {
+  if (argc < 2) return Die("usage: headrace_logits MODEL [--threads N] [--isa NAME]");
+  CpuExecutorOptions options{.threads = 2, .rows_max = kChunk, .logit_rows_max = kChunk, .sequences_max = 1};
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--threads") == 0) options.threads = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--isa") == 0) options.isa = argv[i + 1];
+  }
+  const auto file = ModelFile::Open(argv[1]);
+  if (!file) return Die(file.error().message);
+  const auto config = ReadModelConfig(**file);
+  if (!config) return Die(config.error().message);
+  options.kv_bytes = static_cast<uint64_t>(config->KvBytesPerToken() * config->context);
+  const auto executor = CpuExecutor::Load(**file, *config, options);
+  if (!executor) return Die(executor.error().message);
+  for (int32_t count = 0; ReadExactly(&count, sizeof count);) {
+    if (count < 1 || count > config->context) return Die("a window must hold between 1 and the context's number of tokens");
+    std::vector<int32_t> ids(static_cast<size_t>(count));
+    if (!ReadExactly(ids.data(), ids.size() * sizeof(int32_t))) return Die("the input ends within a window");
+    for (int32_t id : ids) {
+      if (id < 0 || id >= config->vocab_size) return Die("a token id is outside the vocabulary");
+    }
+    if (!RunWindow(**executor, ids)) return Die("a window failed");
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace headrace
+
+int main(int argc, char** argv) { return headrace::Main(argc, argv); }
