@@ -29,19 +29,7 @@ namespace headrace {
 namespace {
 
 std::unique_ptr<Tokenizer> ScriptTokenizer(const Script& script) {
-  Vocabulary v;
-  v.model = "gpt2";
-  v.pre = "default";
-  for (int b = 0; b < 256; ++b) v.tokens.push_back(ByteLevelSpelling(std::string(1, static_cast<char>(b))));
-  v.types.assign(256, 1);
-  v.tokens.insert(v.tokens.end(), {"<|im_end|>", "<|im_start|>"});
-  v.types.insert(v.types.end(), {3, 3});
-  for (const std::string& piece : script.pieces) {
-    v.tokens.push_back(ByteLevelSpelling(piece));
-    v.types.push_back(1);
-  }
-  v.eos = kScriptEnd;
-  auto tokenizer = Tokenizer::FromVocabulary(std::move(v));
+  auto tokenizer = Tokenizer::FromVocabulary(ScriptVocabulary(script));
   EXPECT_TRUE(tokenizer) << tokenizer.error().message;
   return std::move(*tokenizer);
 }

@@ -27,22 +27,6 @@ int32_t TokenId(const ModelFile& file, const char* key) {
   return id && *id >= 0 && *id < INT32_MAX ? static_cast<int32_t>(*id) : -1;
 }
 
-Vocabulary ScriptVocabulary(const Script& script) {
-  Vocabulary v;
-  v.model = "gpt2";
-  v.pre = "default";
-  for (int b = 0; b < 256; ++b) v.tokens.push_back(ByteLevelSpelling(std::string(1, static_cast<char>(b))));
-  v.types.assign(256, 1);
-  v.tokens.insert(v.tokens.end(), {"<|im_end|>", "<|im_start|>"});
-  v.types.insert(v.types.end(), {3, 3});
-  for (const std::string& piece : script.pieces) {
-    v.tokens.push_back(ByteLevelSpelling(piece));
-    v.types.push_back(1);
-  }
-  v.eos = kScriptEnd;
-  return v;
-}
-
 // generation_config.json beside a Hugging Face model. GGUF has no such settings.
 Result<SamplingDefaults> ReadSamplingDefaults(const ModelFile& file) {
   SamplingDefaults defaults;

@@ -38,13 +38,9 @@ uint64_t HashOf(const float* row, int32_t n) {
   return hash;
 }
 
-// The engine needs a tokenizer for bytes and end tokens only; these ids never end an answer.
+// The engine needs a tokenizer for bytes and end tokens only, and every request ignores end tokens.
 std::unique_ptr<Tokenizer> PlainTokenizer() {
-  Vocabulary v;
-  v.model = "gpt2";
-  v.pre = "default";
-  for (int b = 0; b < 256; ++b) v.tokens.push_back(ByteLevelSpelling(std::string(1, static_cast<char>(b))));
-  auto tokenizer = Tokenizer::FromVocabulary(std::move(v));
+  auto tokenizer = Tokenizer::FromVocabulary(ScriptVocabulary(Script{}));
   EXPECT_TRUE(tokenizer);
   return std::move(*tokenizer);
 }

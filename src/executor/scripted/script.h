@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/tokenizer.h"
 
 namespace headrace {
 
@@ -51,6 +52,9 @@ constexpr size_t kScriptBytesMax = 16 << 20;
 constexpr size_t kScriptTokensMax = 1 << 20;
 
 Result<Script> ParseScript(std::string_view json);
+
+// The byte-level vocabulary that such a script speaks.
+Vocabulary ScriptVocabulary(const Script& script);
 
 // GPT-2's printable stand-in for each byte, as a byte-level vocabulary spells tokens.
 std::string ByteLevelSpelling(std::string_view bytes);

@@ -1,0 +1,67 @@
+// Goal, the second law: the production engine on virtual time holds every invariant after every step, loses no request,
+// returns to idle, and repeats itself exactly. 10,000 requests once; then HEADRACE_SEEDS (200) short runs on machines of
+// random shape.
+#include "simulate/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/random.h"
+
+namespace headrace {
+namespace {
+
+void ExpectNothingLost(const SimulationOptions& o, const SimulationReport& r) {
+  EXPECT_EQ(r.lost, 0) << "seed " << o.seed;
+  EXPECT_EQ(r.finished + r.cancelled + r.refused + r.expired, o.requests) << "seed " << o.seed;
+  EXPECT_EQ(r.kv_blocks_left_in_use, 0) << "seed " << o.seed;
+}
+
+TEST(SimulationTest, TenThousandRequestsHoldEveryInvariantAndRepeatExactly) {
+  SimulationOptions options{.seed = 7, .requests = 10'000, .requests_per_second = 12};
+  const auto first = RunSimulation(options);
+  ASSERT_TRUE(first) << first.error().message;
+  ExpectNothingLost(options, *first);
+  EXPECT_GT(first->preemptions, 0u) << "the run is meant to overcommit the pool";
+  EXPECT_GT(first->finished, 8000);
+  options.check = false;
+  const auto second = RunSimulation(options);
+  EXPECT_EQ(second->trace_hash, first->trace_hash);
+  EXPECT_EQ(second->virtual_time, first->virtual_time);
+  options.seed = 8;
+  EXPECT_NE(RunSimulation(options)->trace_hash, first->trace_hash);
+}
+
+TEST(SimulationTest, ManySeedsOnMachinesOfRandomShape) {
+  const char* seeds = std::getenv("HEADRACE_SEEDS");
+  const int count = seeds != nullptr ? std::atoi(seeds) : 200;
+  for (int seed = 0; seed < count; ++seed) {
+    Random random(static_cast<uint64_t>(seed) + 1000);
+    SimulationOptions o{.seed = static_cast<uint64_t>(seed), .requests = 150};
+    o.requests_per_second = 5 + static_cast<double>(random.Below(100));
+    o.kv_blocks = 10 + static_cast<int32_t>(random.Below(100));
+    o.sequences_max = 1 + static_cast<int32_t>(random.Below(20));
+    o.batch_tokens_max = 1 + static_cast<int32_t>(random.Below(200));
+    o.waiting_max = 1 + static_cast<int32_t>(random.Below(100));
+    o.cancelled_share = static_cast<double>(random.Below(50)) / 100;
+    o.queue_timeout_s = 0.1 + static_cast<double>(random.Below(30));
+    const auto report = RunSimulation(o);
+    ASSERT_TRUE(report) << report.error().message;
+    ExpectNothingLost(o, *report);
+  }
+}
+
+TEST(SimulationTest, FasterThanTheClockOnTheWall) {
+  // No gate on wall-clock time; the figure is printed for the campaign.
+  SimulationOptions options{.seed = 3, .requests = 3000, .check = false};
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = RunSimulation(options);
+  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ASSERT_TRUE(report);
+  std::printf("simulated %.0f s in %.2f s: %.0f x real time, %.2f us a step\n", static_cast<double>(report->virtual_time) / 1e9, wall,
+              static_cast<double>(report->virtual_time) / 1e9 / wall, wall * 1e6 / static_cast<double>(report->steps));
+}
+
+}  // namespace
+}  // namespace headrace
