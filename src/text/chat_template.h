@@ -2,7 +2,9 @@
 // to files, environment or other templates, and with a budget of steps, bytes and time for every render.
 //
 // Thread-safe: immutable after Parse. Each Render runs on a short-lived thread of its own whose stack is large enough
-// for the deepest value the steps allow; the caller's stack may be small.
+// for the deepest value the steps allow; the caller's stack may be small. The steps end all work but the comparison of
+// values whose parts are shared a thousandfold; a render stuck there fails in time, its thread goes on at idle
+// priority, and a template with two of those renders nothing more until they end.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,8 @@ struct RenderLimits {
   // One step is one operation or 64 bytes of text handled. A turn of a chat costs about 100 and its text.
   uint64_t steps_max = 1'000'000;
   size_t output_bytes_max = 16ull << 20;
-  // Asked where the template writes or calls a method; the steps bound what lies between.
-  uint64_t time_ms_max = 1'000;
+  // Render returns within this and 20 ms, whatever the template does.
+  uint64_t time_ms_max = 500;
   // What strftime_now tells. Below 0: the system's clock and time zone; else UTC.
   int64_t now_unix_seconds = -1;
 };

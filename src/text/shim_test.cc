@@ -69,10 +69,11 @@ TEST(Shim, MatcherFollowsASchema) {
   EXPECT_FALSE(matcher.Allows((*tokenizer)->eos()));
   for (int32_t id : *ids) {
     ASSERT_TRUE(matcher.Allows(id)) << (*tokenizer)->TokenText(id);
-    matcher.Commit(id);
+    EXPECT_EQ(matcher.Commit(id), id == ids->back());
   }
+  // Complete: only the end may follow.
   EXPECT_TRUE(matcher.Allows((*tokenizer)->eos()));
-  EXPECT_TRUE(matcher.Commit((*tokenizer)->eos()));
+  EXPECT_FALSE(matcher.Allows(ids->front()));
 }
 
 TEST(Shim, MatcherRefusesBadSchemas) {

@@ -24,7 +24,7 @@ const STACK_BYTES: usize = 256 << 20;
 /// Templates are bounded in size and parse in milliseconds.
 const PARSE_TIME: Duration = Duration::from_secs(10);
 /// For what ends by its own budget, a little after the time.
-const GRACE: Duration = Duration::from_millis(100);
+const GRACE: Duration = Duration::from_millis(20);
 
 pub struct Limits {
     pub fuel: u64,
