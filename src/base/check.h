@@ -18,16 +18,17 @@ template <typename A, typename B>
 
 }  // namespace headrace
 
-#define HR_CHECK_OP(a, b, op)                                                                        \
-  do {                                                                                               \
-    const auto& hr_a = (a);                                                                          \
-    const auto& hr_b = (b);                                                                          \
-    if (!(hr_a op hr_b)) [[unlikely]]                                                                \
-      ::headrace::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, hr_a, hr_b);                  \
+#define HR_CHECK_OP(a, b, op)                                                       \
+  do {                                                                              \
+    const auto& hr_a = (a);                                                         \
+    const auto& hr_b = (b);                                                         \
+    if (!(hr_a op hr_b)) [[unlikely]]                                               \
+      ::headrace::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, hr_a, hr_b); \
   } while (0)
-#define CHECK(cond)                                                             \
-  do {                                                                          \
-    if (!(cond)) [[unlikely]] ::headrace::CheckFailed(__FILE__, __LINE__, #cond); \
+#define CHECK(cond)                                       \
+  do {                                                    \
+    if (!(cond)) [[unlikely]]                             \
+      ::headrace::CheckFailed(__FILE__, __LINE__, #cond); \
   } while (0)
 #define CHECK_EQ(a, b) HR_CHECK_OP(a, b, ==)
 #define CHECK_NE(a, b) HR_CHECK_OP(a, b, !=)

@@ -19,15 +19,16 @@ constexpr TimeNs kNever = INT64_MAX;
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual TimeNs Now() const = 0;          // monotonic
-  virtual int64_t UnixSeconds() const = 0; // wall clock, for `created` stamps
+  virtual TimeNs Now() const = 0;           // monotonic
+  virtual int64_t UnixSeconds() const = 0;  // wall clock, for `created` stamps
 };
 
 class SystemClock final : public Clock {
  public:
   TimeNs Now() const override { return std::chrono::steady_clock::now().time_since_epoch().count(); }
   int64_t UnixSeconds() const override {
-    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
   }
 };
 

@@ -16,7 +16,9 @@ TEST(ComputePoolTest, EveryUnitRunsOnceAndStagesAreOrdered) {
       std::vector<int> first(97), second(31);
       pool.Run([&](int) {
         pool.For(97, [&](int64_t unit) { first[static_cast<size_t>(unit)] += 1; });
-        pool.For(31, [&](int64_t unit) { second[static_cast<size_t>(unit)] = std::accumulate(first.begin(), first.end(), 0); });
+        pool.For(31, [&](int64_t unit) {
+          second[static_cast<size_t>(unit)] = std::accumulate(first.begin(), first.end(), 0);
+        });
         pool.For(0, [&](int64_t) { FAIL(); });
       });
       for (int count : first) ASSERT_EQ(count, 1);

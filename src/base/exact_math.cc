@@ -26,8 +26,8 @@ double Nearest(double x) {
 // sin and cos on [-pi/4, pi/4] by their Taylor series; 1e-17 after the terms below.
 double SinSmall(double x) {
   const double z = x * x;
-  double sum = -1.0 / 1307674368000.0;                 // 15!
-  sum = sum * z + 1.0 / 6227020800.0;                  // 13!
+  double sum = -1.0 / 1307674368000.0;  // 15!
+  sum = sum * z + 1.0 / 6227020800.0;   // 13!
   sum = sum * z - 1.0 / 39916800.0;
   sum = sum * z + 1.0 / 362880.0;
   sum = sum * z - 1.0 / 5040.0;
@@ -37,8 +37,8 @@ double SinSmall(double x) {
 }
 double CosSmall(double x) {
   const double z = x * x;
-  double sum = 1.0 / 20922789888000.0;                 // 16!
-  sum = sum * z - 1.0 / 87178291200.0;                 // 14!
+  double sum = 1.0 / 20922789888000.0;  // 16!
+  sum = sum * z - 1.0 / 87178291200.0;  // 14!
   sum = sum * z + 1.0 / 479001600.0;
   sum = sum * z - 1.0 / 3628800.0;
   sum = sum * z + 1.0 / 40320.0;
@@ -91,10 +91,18 @@ void ExactSinCos(double x, double* sine, double* cosine) {
   const double r = ((x - q * kHalfPi1) - q * kHalfPi2) - q * kHalfPi3;
   const double s = SinSmall(r), c = CosSmall(r);
   switch (static_cast<int64_t>(q) & 3) {
-    case 0: *sine = s, *cosine = c; break;
-    case 1: *sine = c, *cosine = -s; break;
-    case 2: *sine = -s, *cosine = -c; break;
-    default: *sine = -c, *cosine = s; break;
+    case 0:
+      *sine = s, *cosine = c;
+      break;
+    case 1:
+      *sine = c, *cosine = -s;
+      break;
+    case 2:
+      *sine = -s, *cosine = -c;
+      break;
+    default:
+      *sine = -c, *cosine = s;
+      break;
   }
 }
 

@@ -5,8 +5,8 @@
 
 namespace headrace {
 
-double ExactExp(double x);            // any finite x; 0 below -745, inf above 709
-double ExactLog(double x);            // x > 0
+double ExactExp(double x);                      // any finite x; 0 below -745, inf above 709
+double ExactLog(double x);                      // x > 0
 double ExactPow(double base, double exponent);  // base > 0
 // |x| <= 2^30.
 void ExactSinCos(double x, double* sine, double* cosine);

@@ -15,7 +15,9 @@ namespace {
 std::string BaseName(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 Error IoError(const std::string& doing, const std::string& path, int code) {
-  ErrorCode kind = code == ENOENT ? ErrorCode::kNotFound : code == EACCES ? ErrorCode::kPermissionDenied : ErrorCode::kIo;
+  ErrorCode kind = code == ENOENT   ? ErrorCode::kNotFound
+                   : code == EACCES ? ErrorCode::kPermissionDenied
+                                    : ErrorCode::kIo;
   return Error{kind, fmt::format("cannot {} {}: {}", doing, BaseName(path), std::strerror(code)), {}, 0};
 }
 
@@ -28,8 +30,9 @@ class FileSource final : public ByteSource {
 
   Status Read(uint64_t offset, std::span<std::byte> out) const override {
     if (offset > size_ || out.size() > size_ - offset) {
-      return Fail(ErrorCode::kCorruptData, fmt::format("{} ends at byte {}, but bytes up to {} are needed", name_, size_,
-                                                       static_cast<double>(offset) + static_cast<double>(out.size())));
+      return Fail(ErrorCode::kCorruptData,
+                  fmt::format("{} ends at byte {}, but bytes up to {} are needed", name_, size_,
+                              static_cast<double>(offset) + static_cast<double>(out.size())));
     }
     size_t done = 0;
     while (done < out.size()) {

@@ -17,8 +17,8 @@ inline void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, int64_t ti
   timespec limit{};
   limit.tv_sec = timeout_ns / 1'000'000'000;
   limit.tv_nsec = timeout_ns % 1'000'000'000;
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, timeout_ns < 0 ? nullptr : &limit,
-          nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected,
+          timeout_ns < 0 ? nullptr : &limit, nullptr, 0);
 }
 inline void FutexWakeAll(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);

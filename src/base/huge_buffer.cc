@@ -16,15 +16,17 @@ Result<HugeBuffer> HugeBuffer::Allocate(uint64_t bytes, const char* what) {
   HugeBuffer buffer;
   constexpr uint64_t kMostBytes = 1ull << 46;
   if (bytes > kMostBytes) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} would need {} bytes, more than any machine has", what, bytes));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} would need {} bytes, more than any machine has", what, bytes));
   }
   buffer.bytes_ = bytes;
   buffer.mapped_bytes_ = bytes + kTailBytes + kHugePage;
-  void* mapping = mmap(nullptr, buffer.mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapping =
+      mmap(nullptr, buffer.mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
     return Fail(ErrorCode::kOverloaded,
-                fmt::format("no memory for {} ({:.1f} MiB); free some, or choose a smaller model, --ctx or --kv-memory", what,
-                            static_cast<double>(bytes) / (1 << 20)));
+                fmt::format("no memory for {} ({:.1f} MiB); free some, or choose a smaller model, --ctx or --kv-memory",
+                            what, static_cast<double>(bytes) / (1 << 20)));
   }
   buffer.mapping_ = mapping;
   const auto address = reinterpret_cast<uintptr_t>(mapping);

@@ -12,22 +12,22 @@
 namespace headrace {
 
 enum class ErrorCode : uint8_t {
-  kInvalidArgument,     // the caller's value is wrong
-  kContextLength,       // prompt does not fit the context or the KV pool
-  kUnauthenticated,     // no or wrong key
-  kPermissionDenied,    // right key, not allowed
-  kNotFound,            // no such model, file, route
-  kConflict,            // state does not allow it
-  kTooLarge,            // above a named limit of bytes
-  kUnsupported,         // understood, not implemented here
-  kRateLimited,         // the key's own limit; retry later
-  kOverloaded,          // the server's limit; retry later
-  kUnavailable,         // not ready, draining
-  kDeadlineExceeded,    // took longer than allowed
-  kCancelled,           // the caller left
-  kCorruptData,         // a file is not what it says
-  kIo,                  // the system refused an operation
-  kInternal,            // a fault of ours
+  kInvalidArgument,   // the caller's value is wrong
+  kContextLength,     // prompt does not fit the context or the KV pool
+  kUnauthenticated,   // no or wrong key
+  kPermissionDenied,  // right key, not allowed
+  kNotFound,          // no such model, file, route
+  kConflict,          // state does not allow it
+  kTooLarge,          // above a named limit of bytes
+  kUnsupported,       // understood, not implemented here
+  kRateLimited,       // the key's own limit; retry later
+  kOverloaded,        // the server's limit; retry later
+  kUnavailable,       // not ready, draining
+  kDeadlineExceeded,  // took longer than allowed
+  kCancelled,         // the caller left
+  kCorruptData,       // a file is not what it says
+  kIo,                // the system refused an operation
+  kInternal,          // a fault of ours
 };
 
 // Stable lower-case name, used in logs and metrics labels.
@@ -36,8 +36,8 @@ std::string_view ErrorCodeName(ErrorCode code);
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
-  std::string field;          // "" when no single field is at fault
-  int64_t retry_after_ms = 0; // > 0: the time until a retry can succeed
+  std::string field;           // "" when no single field is at fault
+  int64_t retry_after_ms = 0;  // > 0: the time until a retry can succeed
 };
 
 template <typename T>
@@ -52,9 +52,9 @@ using Status = std::expected<void, Error>;
 }  // namespace headrace
 
 // Leaves the function with the error of `expr`, a Status or Result.
-#define HR_RETURN_IF_ERROR(expr)                                         \
-  do {                                                                   \
-    if (auto hr_status = (expr); !hr_status) [[unlikely]]                \
+#define HR_RETURN_IF_ERROR(expr)                                               \
+  do {                                                                         \
+    if (auto hr_status = (expr); !hr_status) [[unlikely]]                      \
       return std::unexpected<::headrace::Error>(std::move(hr_status).error()); \
   } while (0)
 
@@ -62,7 +62,8 @@ using Status = std::expected<void, Error>;
 #define HR_CONCAT(a, b) HR_CONCAT_INNER(a, b)
 // HR_ASSIGN_OR_RETURN(auto x, MakeX());
 #define HR_ASSIGN_OR_RETURN(lhs, expr) HR_ASSIGN_OR_RETURN_IMPL(HR_CONCAT(hr_result_, __LINE__), lhs, expr)
-#define HR_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                                        \
-  auto tmp = (expr);                                                                    \
-  if (!tmp) [[unlikely]] return std::unexpected<::headrace::Error>(std::move(tmp).error()); \
+#define HR_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)                       \
+  auto tmp = (expr);                                                   \
+  if (!tmp) [[unlikely]]                                               \
+    return std::unexpected<::headrace::Error>(std::move(tmp).error()); \
   lhs = std::move(*tmp)

@@ -10,17 +10,17 @@ namespace headrace {
 struct Engine::Active {
   std::unique_ptr<EngineRequest> request;
   std::shared_ptr<EngineStream> stream;
-  std::vector<int32_t> tokens;   // prompt and generated; capacity for all
+  std::vector<int32_t> tokens;  // prompt and generated; capacity for all
   AdjustmentTable adjustments;
-  std::vector<int32_t> end_bans; // tokens banned until min_tokens
+  std::vector<int32_t> end_bans;  // tokens banned until min_tokens
   StopMatcher::State stop_state{};
-  uint64_t text_bytes = 0;       // of the answer so far
+  uint64_t text_bytes = 0;  // of the answer so far
   int64_t max_tokens = 0;
-  int64_t logits_from = 0;       // prompt positions below this have been reported (prompt_logprobs)
+  int64_t logits_from = 0;  // prompt positions below this have been reported (prompt_logprobs)
   TimeNs submitted = 0;
   int32_t slot = -1;
   bool finished = false;
-  bool dirty = false;            // its doorbell is to be rung
+  bool dirty = false;  // its doorbell is to be rung
 
   int64_t generated() const { return static_cast<int64_t>(tokens.size() - request->prompt.size()); }
 };

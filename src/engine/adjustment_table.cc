@@ -7,7 +7,9 @@
 
 namespace headrace {
 
-AdjustmentTable::AdjustmentTable(size_t tokens_max) : slots_(std::bit_ceil(2 * tokens_max + 2), -1) { entries_.reserve(tokens_max); }
+AdjustmentTable::AdjustmentTable(size_t tokens_max) : slots_(std::bit_ceil(2 * tokens_max + 2), -1) {
+  entries_.reserve(tokens_max);
+}
 
 TokenAdjustment& AdjustmentTable::At(int32_t token) {
   const size_t mask = slots_.size() - 1;

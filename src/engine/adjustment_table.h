@@ -1,4 +1,5 @@
-// The adjustments of one sequence: what is known of single tokens (bias, occurrences). Sized once; never allocates after.
+// The adjustments of one sequence: what is known of single tokens (bias, occurrences). Sized once; never allocates
+// after.
 #pragma once
 
 #include <cstdint>

@@ -12,14 +12,22 @@ namespace {
 constexpr size_t kAdjustmentsReserved = 1 << 16;
 
 SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& options) {
-  return {.context = d.context, .batch_tokens_max = d.rows_max, .logit_rows_max = d.logit_rows_max, .sequences_max = d.sequences_max,
+  return {.context = d.context,
+          .batch_tokens_max = d.rows_max,
+          .logit_rows_max = d.logit_rows_max,
+          .sequences_max = d.sequences_max,
           .waiting_max = options.waiting_max};
 }
 
 }  // namespace
 
-EngineStream::EngineStream(uint64_t id, int64_t prompt_tokens, size_t events_max, size_t logprobs_max, Doorbell* engine_bell, Doorbell* consumer_bell)
-    : id_(id), prompt_tokens_(prompt_tokens), events_(events_max), engine_bell_(engine_bell), consumer_bell_(consumer_bell) {
+EngineStream::EngineStream(uint64_t id, int64_t prompt_tokens, size_t events_max, size_t logprobs_max,
+                           Doorbell* engine_bell, Doorbell* consumer_bell)
+    : id_(id),
+      prompt_tokens_(prompt_tokens),
+      events_(events_max),
+      engine_bell_(engine_bell),
+      consumer_bell_(consumer_bell) {
   if (logprobs_max > 0) logprobs_ = std::make_unique<SpscRing<SampleResult>>(logprobs_max);
 }
 
@@ -29,7 +37,11 @@ void EngineStream::Cancel() {
 }
 
 Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& clock, const EngineOptions& options)
-    : executor_(executor), tokenizer_(tokenizer), clock_(clock), description_(executor.Describe()), options_(options),
+    : executor_(executor),
+      tokenizer_(tokenizer),
+      clock_(clock),
+      description_(executor.Describe()),
+      options_(options),
       scheduler_(LimitsOf(description_, options), description_.kv_blocks),
       arrivals_(static_cast<size_t>(options.waiting_max + description_.sequences_max)) {
   const auto slots = arrivals_.capacity();
@@ -42,7 +54,8 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
   const auto sequences = static_cast<size_t>(description_.sequences_max);
   input_.token_ids.reserve(static_cast<size_t>(description_.rows_max));
   input_.spans.reserve(sequences);
-  input_.blocks.reserve(static_cast<size_t>(std::min<int64_t>(description_.kv_blocks, static_cast<int64_t>(sequences) * BlocksFor(description_.context))));
+  input_.blocks.reserve(static_cast<size_t>(
+      std::min<int64_t>(description_.kv_blocks, static_cast<int64_t>(sequences) * BlocksFor(description_.context))));
   input_.samples.reserve(static_cast<size_t>(description_.logit_rows_max));
   input_.adjustments.reserve(kAdjustmentsReserved);
 }
@@ -55,9 +68,12 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
   if (scheduler_.ClampedMaxTokens(prompt, INT64_MAX) < 1) {
     return headrace::Fail(scheduler_.NeverFits(prompt));
   }
+  // Progress counts from the moment that there is work: an engine that slept for an hour has not been stuck for one.
+  if (inside() == 0) stats_.last_progress.store(clock_.Now(), std::memory_order_relaxed);
   if (inside_.fetch_add(1, std::memory_order_relaxed) >= static_cast<int32_t>(arrivals_.capacity())) {
     inside_.fetch_sub(1, std::memory_order_relaxed);
-    Error error{ErrorCode::kOverloaded, "The server is full: every place to run and to wait is taken. Retry later.", {}, 0};
+    Error error{
+        ErrorCode::kOverloaded, "The server is full: every place to run and to wait is taken. Retry later.", {}, 0};
     error.retry_after_ms = RetryAfterMs(stats_.waiting_tokens.load(std::memory_order_relaxed), TokensPerSecond());
     return headrace::Fail(std::move(error));
   }
@@ -73,7 +89,8 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
     if (!request->ignore_eos) active->end_bans.insert(active->end_bans.end(), ends.begin(), ends.end());
   }
   if (request->sampling.NeedsHistory() || !request->logit_bias.empty() || !active->end_bans.empty()) {
-    const size_t history = request->sampling.NeedsHistory() ? std::min(all, static_cast<size_t>(description_.vocab_size)) : 0;
+    const size_t history =
+        request->sampling.NeedsHistory() ? std::min(all, static_cast<size_t>(description_.vocab_size)) : 0;
     active->adjustments = AdjustmentTable(history + request->logit_bias.size() + active->end_bans.size());
     for (const auto& [token, bias] : request->logit_bias) active->adjustments.At(token).bias = bias;
     for (int32_t token : active->end_bans) active->adjustments.At(token).bias = kBanBias;
@@ -81,8 +98,11 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
       for (int32_t token : request->prompt) active->adjustments.At(token).seen = true;
     }
   }
-  const size_t logprobs_max = request->top_logprobs >= 0 ? static_cast<size_t>(active->max_tokens) + (request->prompt_logprobs ? request->prompt.size() : 0) : 0;
-  active->stream.reset(new EngineStream(next_id_.fetch_add(1), prompt, static_cast<size_t>(active->max_tokens) + 1, logprobs_max, &bell_, bell));
+  const size_t logprobs_max = request->top_logprobs >= 0 ? static_cast<size_t>(active->max_tokens) +
+                                                               (request->prompt_logprobs ? request->prompt.size() : 0)
+                                                         : 0;
+  active->stream.reset(new EngineStream(next_id_.fetch_add(1), prompt, static_cast<size_t>(active->max_tokens) + 1,
+                                        logprobs_max, &bell_, bell));
   active->request = std::move(request);
   std::shared_ptr<EngineStream> stream = active->stream;
   CHECK(arrivals_.Push({std::move(active)}));  // as many places as inside_ lets in
@@ -96,7 +116,8 @@ TimeNs Engine::Step(TimeNs now) {
   if (!plan_.spans.empty()) {
     Build();
     Status submitted = executor_.Submit(input_);
-    Result<const StepOutput*> output = submitted ? executor_.Wait() : Result<const StepOutput*>(std::unexpected(submitted.error()));
+    Result<const StepOutput*> output =
+        submitted ? executor_.Wait() : Result<const StepOutput*>(std::unexpected(submitted.error()));
     if (output) {
       Commit(clock_.Now(), **output);
     } else {
@@ -121,8 +142,11 @@ void Engine::TakeArrivals(TimeNs now) {
   for (Arrival& arrival : arrived_) {
     Active& active = *arrival.active;
     const EngineRequest& r = *active.request;
-    const Result<int32_t> slot = scheduler_.Add({.prompt_tokens = static_cast<int64_t>(r.prompt.size()), .max_tokens = active.max_tokens,
-                                                 .prompt_logits = r.prompt_logprobs, .band = r.band, .arrival = active.submitted,
+    const Result<int32_t> slot = scheduler_.Add({.prompt_tokens = static_cast<int64_t>(r.prompt.size()),
+                                                 .max_tokens = active.max_tokens,
+                                                 .prompt_logits = r.prompt_logprobs,
+                                                 .band = r.band,
+                                                 .arrival = active.submitted,
                                                  .start_before = r.start_before});
     CHECK(slot.has_value());  // Submit let in no more than there are slots, and nothing that cannot fit
     active.slot = *slot;
@@ -136,7 +160,8 @@ void Engine::DropCancelledAndLate(TimeNs now) {
   dropped_.clear();
   scheduler_.Expired(now, &dropped_);
   for (int32_t slot : dropped_) {
-    Error error{ErrorCode::kOverloaded, "The request waited longer than it may and was not started. Retry later.", {}, 0};
+    Error error{
+        ErrorCode::kOverloaded, "The request waited longer than it may and was not started. Retry later.", {}, 0};
     error.retry_after_ms = RetryAfterMs(stats_.waiting_tokens.load(std::memory_order_relaxed), TokensPerSecond());
     Fail(*by_slot_[static_cast<size_t>(slot)], std::move(error));
   }
@@ -178,23 +203,28 @@ void Engine::BuildSpan(const PlannedSpan& planned) {
   const auto span_index = static_cast<int32_t>(input_.spans.size());
   const std::span<const int32_t> blocks = scheduler_.blocks(planned.slot);
   input_.spans.push_back({active.stream->id(), first_row, planned.rows, static_cast<int32_t>(planned.first_position),
-                          static_cast<int32_t>(r.prompt.size()), static_cast<int32_t>(input_.blocks.size()), static_cast<int32_t>(blocks.size())});
+                          static_cast<int32_t>(r.prompt.size()), static_cast<int32_t>(input_.blocks.size()),
+                          static_cast<int32_t>(blocks.size())});
   input_.blocks.insert(input_.blocks.end(), blocks.begin(), blocks.end());
   const auto first = active.tokens.begin() + planned.first_position;
   input_.token_ids.insert(input_.token_ids.end(), first, first + planned.rows);
   if (r.prompt_logprobs) {
     const int64_t last = std::min(planned.first_position + planned.rows, static_cast<int64_t>(r.prompt.size()) - 1);
     for (int64_t p = std::max(planned.first_position, active.logits_from); p < last; ++p) {
-      AddSample(active, first_row + static_cast<int32_t>(p - planned.first_position), span_index, r.prompt[static_cast<size_t>(p + 1)], 0);
+      AddSample(active, first_row + static_cast<int32_t>(p - planned.first_position), span_index,
+                r.prompt[static_cast<size_t>(p + 1)], 0);
     }
   }
-  if (planned.samples && active.max_tokens > 0) AddSample(active, first_row + planned.rows - 1, span_index, -1, active.tokens.size());
+  if (planned.samples && active.max_tokens > 0)
+    AddSample(active, first_row + planned.rows - 1, span_index, -1, active.tokens.size());
 }
 
 void Engine::AddSample(const Active& active, int32_t row, int32_t span, int32_t target, uint64_t position) {
-  const std::span<const TokenAdjustment> entries = target >= 0 ? std::span<const TokenAdjustment>() : active.adjustments.entries();
-  input_.samples.push_back({row, span, target, active.request->top_logprobs, position, static_cast<int32_t>(input_.adjustments.size()),
-                            static_cast<int32_t>(entries.size()), active.request->sampling});
+  const std::span<const TokenAdjustment> entries =
+      target >= 0 ? std::span<const TokenAdjustment>() : active.adjustments.entries();
+  input_.samples.push_back({row, span, target, active.request->top_logprobs, position,
+                            static_cast<int32_t>(input_.adjustments.size()), static_cast<int32_t>(entries.size()),
+                            active.request->sampling});
   input_.adjustments.insert(input_.adjustments.end(), entries.begin(), entries.end());
 }
 
@@ -204,8 +234,9 @@ void Engine::Commit(TimeNs now, const StepOutput& output) {
   for (const PlannedSpan& span : plan_.spans) {
     Active& active = *by_slot_[static_cast<size_t>(span.slot)];
     if (active.stream->stamps_.started == 0) active.stream->stamps_.started = now;
-    stats_.prompt_tokens.fetch_add(static_cast<uint64_t>(std::clamp<int64_t>(active.stream->prompt_tokens() - span.first_position, 0, span.rows)),
-                                   std::memory_order_relaxed);
+    stats_.prompt_tokens.fetch_add(
+        static_cast<uint64_t>(std::clamp<int64_t>(active.stream->prompt_tokens() - span.first_position, 0, span.rows)),
+        std::memory_order_relaxed);
     scheduler_.Advance(span, span.samples && active.max_tokens > 0);
     if (span.samples && active.max_tokens == 0) Finish(active, EndReason::kLength);
   }
@@ -232,7 +263,8 @@ void Engine::CommitToken(Active& active, const SampleResult& result, TimeNs now)
   EngineStamps& stamps = active.stream->stamps_;
   if (stamps.first_token == 0) stamps.first_token = now;
   stamps.last_token = now;
-  if (result.token < 0) return Fail(active, {ErrorCode::kInternal, "The model's executor failed on this request.", {}, 0});
+  if (result.token < 0)
+    return Fail(active, {ErrorCode::kInternal, "The model's executor failed on this request.", {}, 0});
   const EndReason end = EndOf(active, result.token);
   if (end != EndReason::kNone) return Finish(active, end);
 
@@ -267,7 +299,8 @@ EndReason Engine::EndOf(const Active& active, int32_t token) const {
 
 void Engine::MatchStops(Active& active, int32_t token, TokenEvent* event) {
   const EngineRequest& r = *active.request;
-  const std::string_view bytes = tokenizer_.IsControl(token) && !r.show_control ? std::string_view() : tokenizer_.TokenBytes(token);
+  const std::string_view bytes =
+      tokenizer_.IsControl(token) && !r.show_control ? std::string_view() : tokenizer_.TokenBytes(token);
   active.text_bytes += bytes.size();
   event->released_bytes = static_cast<uint32_t>(active.text_bytes);
   if (!r.stops) return;
@@ -285,7 +318,9 @@ void Engine::MatchStops(Active& active, int32_t token, TokenEvent* event) {
 void Engine::Push(Active& active, const TokenEvent& event) {
   if (event.finish != EndReason::kNone) {
     active.finished = true;
-    (event.finish == EndReason::kStop ? stats_.finished_stop : event.finish == EndReason::kLength ? stats_.finished_length : stats_.finished_error)
+    (event.finish == EndReason::kStop     ? stats_.finished_stop
+     : event.finish == EndReason::kLength ? stats_.finished_length
+                                          : stats_.finished_error)
         .fetch_add(1, std::memory_order_relaxed);
   }
   CHECK(active.stream->events_.Push(event));
@@ -293,7 +328,9 @@ void Engine::Push(Active& active, const TokenEvent& event) {
   if (bell != nullptr && std::find(bells_.begin(), bells_.end(), bell) == bells_.end()) bells_.push_back(bell);
 }
 
-void Engine::Finish(Active& active, EndReason reason) { Push(active, {-1, static_cast<uint32_t>(active.text_bytes), reason}); }
+void Engine::Finish(Active& active, EndReason reason) {
+  Push(active, {-1, static_cast<uint32_t>(active.text_bytes), reason});
+}
 
 void Engine::Fail(Active& active, Error error) {
   active.stream->error_ = std::move(error);
@@ -321,7 +358,9 @@ void Engine::Publish(TimeNs now) {
   const TimeNs after = clock_.Now();
   if (rate_since_ == 0) rate_since_ = now;
   if (after - rate_since_ >= kNsPerSecond) {
-    if (rate_rows_ > 0) tokens_per_second_.store(static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(after - rate_since_), std::memory_order_relaxed);
+    if (rate_rows_ > 0)
+      tokens_per_second_.store(static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(after - rate_since_),
+                               std::memory_order_relaxed);
     rate_since_ = after;
     rate_rows_ = 0;
   }
@@ -351,7 +390,8 @@ void Engine::CheckIntegrity() const {
 
 // ---- thread --------------------------------------------------------------------------------------------------------
 
-EngineThread::EngineThread(Engine& engine, const Clock& clock) : engine_(engine), clock_(clock), thread_([this] { Main(); }) {}
+EngineThread::EngineThread(Engine& engine, const Clock& clock)
+    : engine_(engine), clock_(clock), thread_([this] { Main(); }) {}
 
 EngineThread::~EngineThread() {
   stop_.store(true);

@@ -22,8 +22,8 @@
 namespace headrace {
 
 struct EngineOptions {
-  int32_t waiting_max = 1024;     // requests beyond those that run
-  bool check_integrity = false;   // CheckIntegrity() after every step
+  int32_t waiting_max = 1024;    // requests beyond those that run
+  bool check_integrity = false;  // CheckIntegrity() after every step
 };
 
 // Counters and gauges; written by the engine's thread, read by anyone.
@@ -42,8 +42,8 @@ class Engine {
   Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& clock, const EngineOptions& options);
   ~Engine();
 
-  // kContextLength when the prompt can never fit, kOverloaded (with retry_after_ms) when full. Each push of events rings
-  // `bell` once a step; null for none.
+  // kContextLength when the prompt can never fit, kOverloaded (with retry_after_ms) when full. Each push of events
+  // rings `bell` once a step; null for none.
   Result<std::shared_ptr<EngineStream>> Submit(std::unique_ptr<EngineRequest> request, Doorbell* bell);
 
   // One step. Returns when to call again at the latest: `now` when there is work, a deadline, or kNever.

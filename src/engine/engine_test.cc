@@ -1,6 +1,6 @@
-// Goal: the engine keeps its word to one request at a time and to all together: tokens in order, stop strings cut exactly,
-// limits end an answer, a cancel frees everything, a fault hits one request only, refusals come at once with a time to
-// retry, and a step allocates nothing. A scripted executor on virtual time stands in for the model.
+// Goal: the engine keeps its word to one request at a time and to all together: tokens in order, stop strings cut
+// exactly, limits end an answer, a cancel frees everything, a fault hits one request only, refusals come at once with a
+// time to retry, and a step allocates nothing. A scripted executor on virtual time stands in for the model.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,9 @@ std::unique_ptr<Tokenizer> ScriptTokenizer(const Script& script) {
 
 struct World {
   explicit World(const std::string& json, EngineOptions options = {.waiting_max = 4, .check_integrity = true})
-      : script(*ParseScript(json)), executor(script, [this](TimeNs t) { clock.Advance(t); }), tokenizer(ScriptTokenizer(script)),
+      : script(*ParseScript(json)),
+        executor(script, [this](TimeNs t) { clock.Advance(t); }),
+        tokenizer(ScriptTokenizer(script)),
         engine(executor, *tokenizer, clock, options) {
     clock.Set(1);
   }
@@ -99,9 +101,16 @@ TEST(EngineTest, ARequestGetsItsTokensAndAStop) {
 }
 
 TEST(EngineTest, O02StopStringsAcrossTokensCutExactly) {
-  const struct { std::vector<std::string> stops; std::string text; bool include; } cases[] = {
-      {{"own fox"}, "The quick br", false}, {{"own foxes"}, "The quick brown fox", false},  {{"brown f", "own"}, "The quick br", false},
-      {{"quick"}, "The ", false},           {{"quick"}, "The quick", true},                {{"The"}, "", false}};
+  const struct {
+    std::vector<std::string> stops;
+    std::string text;
+    bool include;
+  } cases[] = {{{"own fox"}, "The quick br", false},
+               {{"own foxes"}, "The quick brown fox", false},
+               {{"brown f", "own"}, "The quick br", false},
+               {{"quick"}, "The ", false},
+               {{"quick"}, "The quick", true},
+               {{"The"}, "", false}};
   for (const auto& c : cases) {
     World w(kFox);
     auto r = w.Request("x");

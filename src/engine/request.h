@@ -1,6 +1,6 @@
 // What goes into the engine and what comes out: EngineRequest is prepared by any thread; EngineStream is the two-sided
-// object through which tokens leave. Nothing between them and the step can overflow or block: the ring holds every token
-// that the request can produce.
+// object through which tokens leave. Nothing between them and the step can overflow or block: the ring holds every
+// token that the request can produce.
 #pragma once
 
 #include <atomic>
@@ -21,28 +21,28 @@
 namespace headrace {
 
 struct EngineRequest {
-  std::vector<int32_t> prompt;       // not empty
-  SamplingParams sampling;           // the seed is drawn already
+  std::vector<int32_t> prompt;  // not empty
+  SamplingParams sampling;      // the seed is drawn already
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::optional<StopMatcher> stops;
   std::vector<int32_t> stop_token_ids;
-  int64_t max_tokens = INT64_MAX;    // clamped to what context and pool leave
-  int64_t min_tokens = 0;            // until then no end token is drawn and no stop string matches
+  int64_t max_tokens = INT64_MAX;  // clamped to what context and pool leave
+  int64_t min_tokens = 0;          // until then no end token is drawn and no stop string matches
   bool ignore_eos = false;
-  bool include_stop = false;         // a stop string that ends the answer stays in it
-  bool show_control = false;         // control tokens count as text
-  int top_logprobs = -1;             // < 0: no log-probabilities
-  bool prompt_logprobs = false;      // also of every prompt token but the first
+  bool include_stop = false;     // a stop string that ends the answer stays in it
+  bool show_control = false;     // control tokens count as text
+  int top_logprobs = -1;         // < 0: no log-probabilities
+  bool prompt_logprobs = false;  // also of every prompt token but the first
   Band band = Band::kNormal;
-  TimeNs start_before = kNever;      // refused if it still waits then
-  TimeNs finish_before = kNever;     // ended (kDeadlineExceeded) if it still runs then
+  TimeNs start_before = kNever;   // refused if it still waits then
+  TimeNs finish_before = kNever;  // ended (kDeadlineExceeded) if it still runs then
 };
 
 enum class EndReason : uint8_t { kNone, kStop, kLength, kError };
 
 struct TokenEvent {
-  int32_t token = -1;            // -1: no token, only the finish
-  uint32_t released_bytes = 0;   // bytes of the whole answer that may be shown now
+  int32_t token = -1;           // -1: no token, only the finish
+  uint32_t released_bytes = 0;  // bytes of the whole answer that may be shown now
   EndReason finish = EndReason::kNone;
 };
 
@@ -68,7 +68,8 @@ class EngineStream {
 
  private:
   friend class Engine;
-  EngineStream(uint64_t id, int64_t prompt_tokens, size_t events_max, size_t logprobs_max, Doorbell* engine_bell, Doorbell* consumer_bell);
+  EngineStream(uint64_t id, int64_t prompt_tokens, size_t events_max, size_t logprobs_max, Doorbell* engine_bell,
+               Doorbell* consumer_bell);
 
   const uint64_t id_;
   const int64_t prompt_tokens_;

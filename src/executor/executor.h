@@ -1,5 +1,5 @@
-// The engine's one downward interface, so that a CPU, another device, several processes or a script can stand behind it.
-// StepInput is flat and free of pointers (a rank can broadcast it); StepOutput holds ids and only what was asked.
+// The engine's one downward interface, so that a CPU, another device, several processes or a script can stand behind
+// it. StepInput is flat and free of pointers (a rank can broadcast it); StepOutput holds ids and only what was asked.
 // One step at a time: Submit, then Wait. Called by the engine's thread only.
 #pragma once
 
@@ -17,9 +17,9 @@ struct ExecutorDescription {
   std::string kernels;      // table in use
   std::string fingerprint;  // numerics fingerprint: equal fingerprints give equal bits
   int32_t vocab_size = 0;
-  int64_t context = 0;      // longest sequence
-  int32_t kv_blocks = 0;    // blocks of 64 tokens in the pool
-  int32_t rows_max = 0;     // rows of one step
+  int64_t context = 0;    // longest sequence
+  int32_t kv_blocks = 0;  // blocks of 64 tokens in the pool
+  int32_t rows_max = 0;   // rows of one step
   int32_t logit_rows_max = 0;
   int32_t sequences_max = 0;
   int threads = 0;
@@ -28,12 +28,12 @@ struct ExecutorDescription {
 
 // Rows of one sequence: [first_row, first_row + rows) at positions first_position, +1, …
 struct StepSpan {
-  uint64_t request = 0;         // unique per sequence
+  uint64_t request = 0;  // unique per sequence
   int32_t first_row = 0;
   int32_t rows = 0;
   int32_t first_position = 0;
   int32_t prompt_tokens = 0;
-  int32_t first_block = 0;      // where its block table starts in StepInput::blocks
+  int32_t first_block = 0;  // where its block table starts in StepInput::blocks
   int32_t block_count = 0;
 };
 
@@ -41,19 +41,19 @@ struct StepSpan {
 struct StepSample {
   int32_t row = 0;
   int32_t span = 0;
-  int32_t target = -1;          // >= 0: report this token's log-probability instead of drawing
-  int32_t top_logprobs = -1;    // < 0: none wanted
-  uint64_t position = 0;        // of the token to draw: the counter of its random number
-  int32_t first_adjustment = 0; // in StepInput::adjustments
+  int32_t target = -1;           // >= 0: report this token's log-probability instead of drawing
+  int32_t top_logprobs = -1;     // < 0: none wanted
+  uint64_t position = 0;         // of the token to draw: the counter of its random number
+  int32_t first_adjustment = 0;  // in StepInput::adjustments
   int32_t adjustment_count = 0;
   SamplingParams params;
 };
 
 struct StepInput {
-  std::vector<int32_t> token_ids;         // one per row
-  std::vector<StepSpan> spans;            // in row order
-  std::vector<int32_t> blocks;            // block tables, one after another
-  std::vector<StepSample> samples;        // in row order
+  std::vector<int32_t> token_ids;   // one per row
+  std::vector<StepSpan> spans;      // in row order
+  std::vector<int32_t> blocks;      // block tables, one after another
+  std::vector<StepSample> samples;  // in row order
   std::vector<TokenAdjustment> adjustments;
 
   void Clear() {

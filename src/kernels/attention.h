@@ -17,29 +17,29 @@ namespace headrace {
 
 constexpr int kPageTokens = 64;
 constexpr int kHeadDimMax = 256;
-constexpr int kGroupHeadsMax = 16;      // query heads of one KV head
-constexpr int kAttentionRowsMax = 8;    // query rows of one work unit
+constexpr int kGroupHeadsMax = 16;    // query heads of one KV head
+constexpr int kAttentionRowsMax = 8;  // query rows of one work unit
 
 struct Attention {
-  const float* queries = nullptr;   // row r, head h of the group: queries + r * query_stride + h * head_dim
+  const float* queries = nullptr;  // row r, head h of the group: queries + r * query_stride + h * head_dim
   int64_t query_stride = 0;
-  float* out = nullptr;             // same shape
+  float* out = nullptr;  // same shape
   int64_t out_stride = 0;
-  int rows = 0;                     // <= kAttentionRowsMax, at positions first_position, +1, …
+  int rows = 0;  // <= kAttentionRowsMax, at positions first_position, +1, …
   int64_t first_position = 0;
-  int group_heads = 0;              // query heads that share this KV head
-  int head_dim = 0;                 // multiple of 16
+  int group_heads = 0;  // query heads that share this KV head
+  int head_dim = 0;     // multiple of 16
   float softmax_scale = 0;
   const int32_t* block_table = nullptr;  // block of each page of the sequence
   const uint16_t* k_pages = nullptr;     // + block * block_stride: this layer's and KV head's page
   const uint16_t* v_pages = nullptr;
-  int64_t block_stride = 0;              // in elements
+  int64_t block_stride = 0;  // in elements
   // The running state of this unit, one per row and head. Sized by AttentionScratchFloats().
   float* scratch = nullptr;
 };
 
-// Floats of scratch that one work unit needs: scaled queries, running states (16 floats of head room keep o aligned) and
-// the probabilities of one page.
+// Floats of scratch that one work unit needs: scaled queries, running states (16 floats of head room keep o aligned)
+// and the probabilities of one page.
 constexpr int64_t AttentionScratchFloats(int group_heads, int head_dim) {
   return static_cast<int64_t>(group_heads) * (kAttentionRowsMax * (2 * head_dim + 16) + kPageTokens);
 }

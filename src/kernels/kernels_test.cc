@@ -40,8 +40,8 @@ struct PackedFixture {
     }
     packed.resize(static_cast<size_t>(PackedBytes(dtype, rows, columns)) + 4096);  // prefetch may look ahead
     for (int64_t p = 0; p * kPanelRows < rows; ++p) {
-      PackPanel(dtype, columns, file.data() + p * kPanelRows * row_bytes, std::min<int64_t>(kPanelRows, rows - p * kPanelRows), p,
-                packed.data());
+      PackPanel(dtype, columns, file.data() + p * kPanelRows * row_bytes,
+                std::min<int64_t>(kPanelRows, rows - p * kPanelRows), p, packed.data());
     }
     matrix = DescribePacked(dtype, rows, columns, packed.data());
   }
@@ -54,7 +54,8 @@ struct ActivationFixture {
   std::vector<uint8_t> wide, row_is_wide;
   Activations view;
 
-  ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x) : values(std::move(x)) {
+  ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x)
+      : values(std::move(x)) {
     const size_t n = static_cast<size_t>(rows * columns), groups = n / kGroup;
     for (auto* v : {&quants, &rest_quants}) v->resize(n);
     for (auto* v : {&scale, &scaled_sum, &rest_scale, &rest_scaled_sum}) v->resize(groups);
@@ -62,9 +63,22 @@ struct ActivationFixture {
     wide_first.resize(static_cast<size_t>((rows / kWideChunkRows + 1) * (columns / kGroup + 1)));
     wide.resize(groups);
     row_is_wide.resize(static_cast<size_t>(rows));
-    view = Activations{rows, columns, values.data(), quants.data(), scale.data(), scaled_sum.data(), sum.data(), rest_quants.data(),
-                       rest_scale.data(), rest_scaled_sum.data(), rest_sum.data(), wide.data(), wide_first.data(), wide_index.data(),
-                       wide_row.data(), row_is_wide.data()};
+    view = Activations{rows,
+                       columns,
+                       values.data(),
+                       quants.data(),
+                       scale.data(),
+                       scaled_sum.data(),
+                       sum.data(),
+                       rest_quants.data(),
+                       rest_scale.data(),
+                       rest_scaled_sum.data(),
+                       rest_sum.data(),
+                       wide.data(),
+                       wide_first.data(),
+                       wide_index.data(),
+                       wide_row.data(),
+                       row_is_wide.data()};
     for (int64_t r = 0; r < rows; ++r) table.quantize_row(view, r);
     ListWideGroups(view);
   }
@@ -95,10 +109,12 @@ TEST(MatMulTest, EveryTableTypeAndWidthEqualsTheReference) {
         const auto start = RandomFloats(random, static_cast<size_t>(m * rows));
         for (const bool accumulate : {false, true}) {
           std::vector<float> expected = start;
-          ReferenceKernels().matmul({w.matrix, expected_x.view, expected.data(), rows, accumulate}, 0, w.matrix.panels());
+          ReferenceKernels().matmul({w.matrix, expected_x.view, expected.data(), rows, accumulate}, 0,
+                                    w.matrix.panels());
           for (const KernelTable* table : UsableKernels()) {
             const ActivationFixture ours(*table, m, columns, x);
-            const std::string what = std::string(table->name) + " " + std::string(Info(dtype).name) + " m=" + std::to_string(m);
+            const std::string what =
+                std::string(table->name) + " " + std::string(Info(dtype).name) + " m=" + std::to_string(m);
             ExpectSameBits(ours.quants, expected_x.quants, what);
             ExpectSameBits(ours.scaled_sum, expected_x.scaled_sum, what);
             ExpectSameBits(ours.rest_quants, expected_x.rest_quants, what);
@@ -130,7 +146,8 @@ TEST(MatMulTest, AResultNeverDependsOnTheNumberOfRows) {
         const ActivationFixture one(*table, 1, columns, {x.begin() + m * columns, x.begin() + (m + 1) * columns});
         table->matmul({w.matrix, one.view, alone.data(), rows, false}, 0, 3);
         table->matmul({w.matrix, one.view, alone.data(), rows, false}, 3, 4);
-        ASSERT_EQ(std::memcmp(alone.data(), together.data() + m * rows, sizeof(float) * rows), 0) << table->name << " row " << m;
+        ASSERT_EQ(std::memcmp(alone.data(), together.data() + m * rows, sizeof(float) * rows), 0)
+            << table->name << " row " << m;
       }
     }
   }
@@ -143,7 +160,8 @@ TEST(ActivationsTest, WideGroupsKeepSixteenBits) {
   const ActivationFixture a(ReferenceKernels(), 1, 576, x);
   EXPECT_EQ(a.wide[1], 1);
   EXPECT_EQ(a.row_is_wide[0], 1);
-  for (size_t i = 32; i < 64; ++i) EXPECT_NEAR(a.Value(1, static_cast<int64_t>(i) - 32), static_cast<double>(x[i]), 90.0 / 127 / 254 / 1.9);
+  for (size_t i = 32; i < 64; ++i)
+    EXPECT_NEAR(a.Value(1, static_cast<int64_t>(i) - 32), static_cast<double>(x[i]), 90.0 / 127 / 254 / 1.9);
   EXPECT_EQ(a.wide[0], 0);
   const ActivationFixture zero(ReferenceKernels(), 1, 64, std::vector<float>(64, 0.0f));
   EXPECT_EQ(zero.row_is_wide[0], 0);
@@ -166,8 +184,8 @@ TEST(MatMulTest, TheReferenceAgreesWithExactArithmetic) {
         double exact = 0;
         for (int64_t k = 0; k < columns; ++k) {
           const int64_t at = x.view.GroupIndex(i, k / kGroup);
-          const double value = is_float ? static_cast<double>(x.values[static_cast<size_t>(i * columns + k)])
-                                        : x.Value(at, k % kGroup);
+          const double value =
+              is_float ? static_cast<double>(x.values[static_cast<size_t>(i * columns + k)]) : x.Value(at, k % kGroup);
           exact += value * static_cast<double>(row[static_cast<size_t>(k)]);
         }
         ASSERT_NEAR(static_cast<double>(out[static_cast<size_t>(i * rows + r)]), exact, 2e-5) << Info(dtype).name;
@@ -181,7 +199,8 @@ TEST(RowKernelsTest, OddLengthsAndMisalignmentsEqualTheReference) {
   const KernelTable& truth = ReferenceKernels();
   for (int64_t n = 1; n <= 131; ++n) {
     for (size_t shift = 0; shift < 3; ++shift) {
-      auto x = RandomFloats(random, static_cast<size_t>(n) + 4, 40.0f), y = RandomFloats(random, static_cast<size_t>(n) + 4);
+      auto x = RandomFloats(random, static_cast<size_t>(n) + 4, 40.0f),
+           y = RandomFloats(random, static_cast<size_t>(n) + 4);
       const float* a = x.data() + shift;
       const float* b = y.data() + shift;
       const size_t size = static_cast<size_t>(n);
@@ -213,7 +232,9 @@ TEST(RowKernelsTest, CanonicalExpIsAccurate) {
 
 TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersAndHeadCounts) {
   Random random(5);
-  struct Shape { int heads, head_dim; };
+  struct Shape {
+    int heads, head_dim;
+  };
   for (const Shape shape : {Shape{3, 64}, Shape{1, 16}, Shape{4, 80}, Shape{7, 128}, Shape{2, 256}}) {
     const int64_t stride = kPageTokens * shape.head_dim;
     const int32_t table_of_blocks[] = {3, 0, 4, 1};
@@ -222,11 +243,14 @@ TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersAndHeadCounts) {
         // Pages start as NaN: what lies beyond the last token must never matter.
         std::vector<uint16_t> k(static_cast<size_t>(5 * stride), 0x7E00), v = k;
         for (int64_t t = 0; t < first + rows; ++t) {
-          const auto kt = RandomFloats(random, static_cast<size_t>(shape.head_dim)), vt = RandomFloats(random, static_cast<size_t>(shape.head_dim));
+          const auto kt = RandomFloats(random, static_cast<size_t>(shape.head_dim)),
+                     vt = RandomFloats(random, static_cast<size_t>(shape.head_dim));
           const int64_t at = table_of_blocks[t / kPageTokens] * stride;
-          ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, static_cast<int>(t % kPageTokens), k.data() + at, v.data() + at);
+          ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, static_cast<int>(t % kPageTokens),
+                                      k.data() + at, v.data() + at);
           for (const KernelTable* table : UsableKernels()) {
-            std::vector<uint16_t> page_k(static_cast<size_t>(stride)), page_v(static_cast<size_t>(stride)), truth_k = page_k, truth_v = page_v;
+            std::vector<uint16_t> page_k(static_cast<size_t>(stride)), page_v(static_cast<size_t>(stride)),
+                truth_k = page_k, truth_v = page_v;
             table->store_kv(kt.data(), vt.data(), shape.head_dim, 5, page_k.data(), page_v.data());
             ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, 5, truth_k.data(), truth_v.data());
             ASSERT_EQ(page_k, truth_k);
@@ -236,8 +260,13 @@ TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersAndHeadCounts) {
         const size_t floats = static_cast<size_t>(rows * shape.heads * shape.head_dim);
         const auto q = RandomFloats(random, floats, 6.0f);
         std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(shape.heads, shape.head_dim)));
-        Attention op{q.data(), shape.heads * shape.head_dim, nullptr, shape.heads * shape.head_dim, rows, first, shape.heads, shape.head_dim,
-                     0.125f, table_of_blocks, k.data(), v.data(), stride, scratch.data()};
+        Attention op{q.data(),    shape.heads * shape.head_dim,
+                     nullptr,     shape.heads * shape.head_dim,
+                     rows,        first,
+                     shape.heads, shape.head_dim,
+                     0.125f,      table_of_blocks,
+                     k.data(),    v.data(),
+                     stride,      scratch.data()};
         std::vector<float> truth(floats);
         op.out = truth.data();
         ReferenceKernels().attend(op);
@@ -246,7 +275,9 @@ TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersAndHeadCounts) {
           std::vector<float> out(floats);
           op.out = out.data();
           table->attend(op);
-          ExpectSameBits(out, truth, std::string(table->name) + " first=" + std::to_string(first) + " rows=" + std::to_string(rows));
+          ExpectSameBits(
+              out, truth,
+              std::string(table->name) + " first=" + std::to_string(first) + " rows=" + std::to_string(rows));
         }
       }
     }

@@ -1,8 +1,8 @@
 // Packed layouts that every kernel reads, and the views that ops take.
 //
-// R16K4: a panel is 16 output rows x all columns; a 64-byte line holds 16 rows x 4 consecutive columns, so that one line
-// feeds one 512-bit (or two 256-bit) u8 x s8 dot product with one lane per output row. Rows are padded to 16 with zeros.
-// Types without such a layout keep their rows as the file has them, 16 rows to a panel.
+// R16K4: a panel is 16 output rows x all columns; a 64-byte line holds 16 rows x 4 consecutive columns, so that one
+// line feeds one 512-bit (or two 256-bit) u8 x s8 dot product with one lane per output row. Rows are padded to 16 with
+// zeros. Types without such a layout keep their rows as the file has them, 16 rows to a panel.
 //
 // ISA files include this header: plain structs only, no std types.
 #pragma once
@@ -18,10 +18,10 @@
 namespace headrace {
 
 constexpr int kPanelRows = 16;
-constexpr int kGroup = 32;        // columns that share one activation scale
+constexpr int kGroup = 32;  // columns that share one activation scale
 constexpr float kWideRatio = 1.0f;
 constexpr int kWideChunkRows = 96;  // rows whose second-plane sums a kernel keeps in its first-level cache
-constexpr int kTileColumns = 12;  // activation rows ("columns" of the product) that one tile of the product holds
+constexpr int kTileColumns = 12;    // activation rows ("columns" of the product) that one tile of the product holds
 
 // 32 columns of 16 rows of Q4_1: line g has columns 4g..4g+3 in the low nibbles and 16+4g..16+4g+3 in the high ones.
 struct PanelBlockQ4_1 {
@@ -61,22 +61,22 @@ struct PackedMatrix {
 struct Activations {
   int64_t rows = 0;
   int64_t columns = 0;
-  const float* values = nullptr;       // [rows][columns], read by F32, F16 and BF16 weights
-  int8_t* quants = nullptr;            // [rows * columns]
-  float* scale = nullptr;              // [rows * columns / 32]
-  float* scaled_sum = nullptr;         // scale * sum of quants
-  int32_t* sum = nullptr;              // sum of quants
-  int8_t* rest_quants = nullptr;       // the second plane; written for wide groups only
+  const float* values = nullptr;  // [rows][columns], read by F32, F16 and BF16 weights
+  int8_t* quants = nullptr;       // [rows * columns]
+  float* scale = nullptr;         // [rows * columns / 32]
+  float* scaled_sum = nullptr;    // scale * sum of quants
+  int32_t* sum = nullptr;         // sum of quants
+  int8_t* rest_quants = nullptr;  // the second plane; written for wide groups only
   float* rest_scale = nullptr;
   float* rest_scaled_sum = nullptr;
   int32_t* rest_sum = nullptr;
-  uint8_t* wide = nullptr;             // [rows][groups] 1 for a wide group
+  uint8_t* wide = nullptr;  // [rows][groups] 1 for a wide group
   // Wide groups by chunk of kWideChunkRows rows and by group, rows ascending; filled by ListWideGroups. The entries of
   // group g in chunk c are wide_index[wide_first[c * (groups + 1) + g] ... wide_first[c * (groups + 1) + g + 1]).
-  int32_t* wide_first = nullptr;       // [chunks * (groups + 1)]
-  int32_t* wide_index = nullptr;       // GroupIndex of each entry, [rows * groups]
-  int32_t* wide_row = nullptr;         // its row
-  uint8_t* row_is_wide = nullptr;      // [rows] 1 when the row has a wide group
+  int32_t* wide_first = nullptr;   // [chunks * (groups + 1)]
+  int32_t* wide_index = nullptr;   // GroupIndex of each entry, [rows * groups]
+  int32_t* wide_row = nullptr;     // its row
+  uint8_t* row_is_wide = nullptr;  // [rows] 1 when the row has a wide group
 
   HR_KERNEL_INLINE int64_t groups() const { return columns / kGroup; }
   HR_KERNEL_INLINE int64_t chunks() const { return (rows + kWideChunkRows - 1) / kWideChunkRows; }

@@ -14,9 +14,9 @@
 namespace headrace {
 
 struct MatMul {
-  PackedMatrix weights;      // [R, K]
-  Activations activations;   // [M, K]
-  float* out = nullptr;      // [M][out_stride], R columns used
+  PackedMatrix weights;     // [R, K]
+  Activations activations;  // [M, K]
+  float* out = nullptr;     // [M][out_stride], R columns used
   int64_t out_stride = 0;
   bool accumulate = false;
 };

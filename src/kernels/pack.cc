@@ -16,10 +16,14 @@ int64_t FileRowBytes(DType dtype, int64_t columns) {
 
 int64_t PanelBytes(DType dtype, int64_t columns) {
   switch (dtype) {
-    case DType::kQ4_1: return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ4_1));
-    case DType::kQ8_0: return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ8_0));
-    case DType::kF32: return columns * kPanelRows * 4;
-    default: return FileRowBytes(dtype, columns) * kPanelRows;
+    case DType::kQ4_1:
+      return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ4_1));
+    case DType::kQ8_0:
+      return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ8_0));
+    case DType::kF32:
+      return columns * kPanelRows * 4;
+    default:
+      return FileRowBytes(dtype, columns) * kPanelRows;
   }
 }
 

@@ -26,7 +26,9 @@ void BlockPool::Give(int32_t block) {
   free_.push_back(block);
 }
 
-BlockTable::BlockTable(BlockPool& pool, int64_t blocks_max) : pool_(pool) { blocks_.reserve(static_cast<size_t>(blocks_max)); }
+BlockTable::BlockTable(BlockPool& pool, int64_t blocks_max) : pool_(pool) {
+  blocks_.reserve(static_cast<size_t>(blocks_max));
+}
 
 int64_t BlockTable::Missing(int64_t tokens) const {
   return std::max<int64_t>(0, BlocksFor(tokens) - static_cast<int64_t>(blocks_.size()));
@@ -59,7 +61,8 @@ void CheckPoolIntegrity(const BlockPool& pool, const std::vector<const BlockTabl
     CHECK(!pool.owned_[static_cast<size_t>(block)]);
     seen[static_cast<size_t>(block)] = true;
   }
-  CHECK_EQ(static_cast<size_t>(pool.used_blocks()), static_cast<size_t>(std::count(pool.owned_.begin(), pool.owned_.end(), true)));
+  CHECK_EQ(static_cast<size_t>(pool.used_blocks()),
+           static_cast<size_t>(std::count(pool.owned_.begin(), pool.owned_.end(), true)));
 }
 
 }  // namespace headrace

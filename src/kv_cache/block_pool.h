@@ -1,6 +1,6 @@
-// The KV pool as ids: blocks of 64 tokens, handed out and taken back. Knows no tensors; both wings and the simulator use
-// it. One thread (the engine's). Invariants, checked by CheckIntegrity(): a block is free or owned by exactly one table;
-// free + owned = all.
+// The KV pool as ids: blocks of 64 tokens, handed out and taken back. Knows no tensors; both wings and the simulator
+// use it. One thread (the engine's). Invariants, checked by CheckIntegrity(): a block is free or owned by exactly one
+// table; free + owned = all.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class BlockPool {
   int32_t Take();
   void Give(int32_t block);
 
-  std::vector<int32_t> free_;   // a stack: the block given last is warm in cache
+  std::vector<int32_t> free_;  // a stack: the block given last is warm in cache
   std::vector<bool> owned_;
 };
 

@@ -22,14 +22,15 @@ class MetricsRegistry::Impl {
     std::function<double()> read;
   };
 
-  void Add(const std::string& name, const std::string& help, const MetricLabels& labels, double by) EXCLUDES_LOCK(mutex_) {
+  void Add(const std::string& name, const std::string& help, const MetricLabels& labels, double by)
+      EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
     auto& family = counters_[name];
     if (family == nullptr) family = &prometheus::BuildCounter().Name(name).Help(help).Register(registry_);
     family->Add(labels).Increment(by);
   }
-  void Observe(const std::string& name, const std::string& help, const MetricLabels& labels, const std::vector<double>& buckets, double value)
-      EXCLUDES_LOCK(mutex_) {
+  void Observe(const std::string& name, const std::string& help, const MetricLabels& labels,
+               const std::vector<double>& buckets, double value) EXCLUDES_LOCK(mutex_) {
     MutexLock lock(mutex_);
     auto& family = histograms_[name];
     if (family == nullptr) family = &prometheus::BuildHistogram().Name(name).Help(help).Register(registry_);
@@ -72,12 +73,12 @@ MetricsRegistry::~MetricsRegistry() = default;
 void MetricsRegistry::Add(const std::string& name, const std::string& help, const MetricLabels& labels, double by) {
   impl_->Add(name, help, labels, by);
 }
-void MetricsRegistry::Observe(const std::string& name, const std::string& help, const MetricLabels& labels, const std::vector<double>& buckets,
-                              double value) {
+void MetricsRegistry::Observe(const std::string& name, const std::string& help, const MetricLabels& labels,
+                              const std::vector<double>& buckets, double value) {
   impl_->Observe(name, help, labels, buckets, value);
 }
-void MetricsRegistry::Watch(const std::string& name, const std::string& help, const MetricLabels& labels, bool is_counter,
-                            std::function<double()> read) {
+void MetricsRegistry::Watch(const std::string& name, const std::string& help, const MetricLabels& labels,
+                            bool is_counter, std::function<double()> read) {
   impl_->Watch({name, help, labels, is_counter, std::move(read)});
 }
 std::string MetricsRegistry::Text() const { return impl_->Text(); }

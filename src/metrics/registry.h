@@ -19,9 +19,11 @@ class MetricsRegistry {
 
   // Made on first use; names and label sets are bounded by the caller.
   void Add(const std::string& name, const std::string& help, const MetricLabels& labels, double by = 1);
-  void Observe(const std::string& name, const std::string& help, const MetricLabels& labels, const std::vector<double>& buckets, double value);
+  void Observe(const std::string& name, const std::string& help, const MetricLabels& labels,
+               const std::vector<double>& buckets, double value);
   // Read anew at each scrape. `is_counter` chooses the type in the text.
-  void Watch(const std::string& name, const std::string& help, const MetricLabels& labels, bool is_counter, std::function<double()> read);
+  void Watch(const std::string& name, const std::string& help, const MetricLabels& labels, bool is_counter,
+             std::function<double()> read);
 
   // The exposition text, version 0.0.4.
   std::string Text() const;

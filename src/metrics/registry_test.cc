@@ -19,9 +19,10 @@ TEST(MetricsRegistryTest, TextHoldsEverySeriesOnce) {
   registry.Watch("depth", "Depth.", {{"queue", "b"}}, false, [&] { return depth + 1; });
   depth = 7;
   const std::string text = registry.Text();
-  for (const char* line : {"requests_total{code=\"200\"} 3\n", "requests_total{code=\"400\"} 1\n", "seconds_bucket{le=\"1\"} 1\n",
-                           "seconds_bucket{le=\"+Inf\"} 2\n", "seconds_count 2\n", "depth{queue=\"a\"} 7\n", "depth{queue=\"b\"} 8\n",
-                           "# TYPE requests_total counter\n", "# TYPE depth gauge\n"}) {
+  for (const char* line :
+       {"requests_total{code=\"200\"} 3\n", "requests_total{code=\"400\"} 1\n", "seconds_bucket{le=\"1\"} 1\n",
+        "seconds_bucket{le=\"+Inf\"} 2\n", "seconds_count 2\n", "depth{queue=\"a\"} 7\n", "depth{queue=\"b\"} 8\n",
+        "# TYPE requests_total counter\n", "# TYPE depth gauge\n"}) {
     EXPECT_THAT(text, testing::HasSubstr(line));
   }
   EXPECT_EQ(text.find("# TYPE depth"), text.rfind("# TYPE depth"));

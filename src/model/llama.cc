@@ -43,9 +43,9 @@ void LlamaModel::AllocateScratch() {
 
 uint64_t LlamaModel::scratch_bytes() const {
   const auto bytes = [](const auto& v) { return v.size() * sizeof(v[0]); };
-  return bytes(hidden_) + bytes(normed_) + bytes(q_) + bytes(k_) + bytes(v_) + bytes(attended_) + bytes(gate_) + bytes(up_) +
-         2 * (bytes(quants_) + bytes(scale_) + bytes(scaled_sum_) + bytes(sum_)) + bytes(attention_scratch_) + bytes(rope_cos_) +
-         bytes(rope_sin_);
+  return bytes(hidden_) + bytes(normed_) + bytes(q_) + bytes(k_) + bytes(v_) + bytes(attended_) + bytes(gate_) +
+         bytes(up_) + 2 * (bytes(quants_) + bytes(scale_) + bytes(scaled_sum_) + bytes(sum_)) +
+         bytes(attention_scratch_) + bytes(rope_cos_) + bytes(rope_sin_);
 }
 
 void LlamaModel::FillRopeTable(const std::vector<float>& factors) {
@@ -104,15 +104,29 @@ void LlamaModel::PrepareStep(const ForwardBatch& batch) {
   for (size_t s = 0; s < batch.spans.size(); ++s) {
     const ForwardSpan& span = batch.spans[s];
     CHECK_LE(int64_t{span.first_position} + span.rows, limits_.context);
-    for (int32_t r = 0; r < span.rows; ++r) row_span_[static_cast<size_t>(span.first_row + r)] = static_cast<int32_t>(s);
+    for (int32_t r = 0; r < span.rows; ++r)
+      row_span_[static_cast<size_t>(span.first_row + r)] = static_cast<int32_t>(s);
     for (int32_t r = 0; r < span.rows; r += kAttentionRowsMax) attention_units_.push_back({static_cast<int32_t>(s), r});
   }
 }
 
 Activations LlamaModel::ActivationsOver(const std::vector<float>& values, int64_t rows, int64_t columns) {
-  return Activations{rows, columns, values.data(), quants_.data(), scale_.data(), scaled_sum_.data(), sum_.data(),
-                     rest_quants_.data(), rest_scale_.data(), rest_scaled_sum_.data(), rest_sum_.data(), wide_.data(), wide_first_.data(),
-                     wide_index_.data(), wide_row_.data(), row_is_wide_.data()};
+  return Activations{rows,
+                     columns,
+                     values.data(),
+                     quants_.data(),
+                     scale_.data(),
+                     scaled_sum_.data(),
+                     sum_.data(),
+                     rest_quants_.data(),
+                     rest_scale_.data(),
+                     rest_scaled_sum_.data(),
+                     rest_sum_.data(),
+                     wide_.data(),
+                     wide_first_.data(),
+                     wide_index_.data(),
+                     wide_row_.data(),
+                     row_is_wide_.data()};
 }
 
 void LlamaModel::Embed(ComputePool& pool, const ForwardBatch& batch) {
@@ -133,7 +147,8 @@ void LlamaModel::MakeActivations(ComputePool& pool, const Activations& x, Make m
 
 void LlamaModel::NormAndQuantize(ComputePool& pool, const float* weight, Activations& out) {
   MakeActivations(pool, out, [&](int64_t row) {
-    kernels_.rms_norm(hidden_.data() + row * config_.width, weight, config_.norm_eps, config_.width, normed_.data() + row * config_.width);
+    kernels_.rms_norm(hidden_.data() + row * config_.width, weight, config_.norm_eps, config_.width,
+                      normed_.data() + row * config_.width);
   });
 }
 
@@ -195,8 +210,8 @@ void LlamaModel::RotateAndStore(ComputePool& pool, const ForwardBatch& batch, co
     const int64_t at = (layer * kv.blocks + block) * config_.kv_heads * page;
     for (int h = 0; h < config_.kv_heads; ++h) {
       const int64_t element = row * config_.kv_width() + h * config_.head_dim;
-      kernels_.store_kv(k_.data() + element, v_.data() + element, config_.head_dim, static_cast<int>(position % kPageTokens),
-                        kv.k + at + h * page, kv.v + at + h * page);
+      kernels_.store_kv(k_.data() + element, v_.data() + element, config_.head_dim,
+                        static_cast<int>(position % kPageTokens), kv.k + at + h * page, kv.v + at + h * page);
     }
   });
 }
@@ -213,9 +228,10 @@ void LlamaModel::Attend(ComputePool& pool, const ForwardBatch& batch, const KvPa
     const int64_t first = row * config_.q_width() + head * config_.group_heads() * config_.head_dim;
     const int64_t at = layer * kv.blocks * config_.kv_heads * page + head * page;
     kernels_.attend({q_.data() + first, config_.q_width(), attended_.data() + first, config_.q_width(),
-                     std::min(kAttentionRowsMax, span.rows - unit.offset), span.first_position + unit.offset, config_.group_heads(),
-                     config_.head_dim, 1.0f / std::sqrt(static_cast<float>(config_.head_dim)), batch.blocks.data() + span.first_block,
-                     kv.k + at, kv.v + at, config_.kv_heads * page, attention_scratch_.data() + worker * scratch});
+                     std::min(kAttentionRowsMax, span.rows - unit.offset), span.first_position + unit.offset,
+                     config_.group_heads(), config_.head_dim, 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                     batch.blocks.data() + span.first_block, kv.k + at, kv.v + at, config_.kv_heads * page,
+                     attention_scratch_.data() + worker * scratch});
   });
 }
 
@@ -225,7 +241,8 @@ void LlamaModel::Head(ComputePool& pool, const ForwardBatch& batch, float* logit
   const Activations x = ActivationsOver(normed_, wanted, config_.width);
   MakeActivations(pool, x, [&](int64_t i) {
     const int64_t row = batch.logit_rows[static_cast<size_t>(i)];
-    kernels_.rms_norm(hidden_.data() + row * config_.width, output_norm_, config_.norm_eps, config_.width, normed_.data() + i * config_.width);
+    kernels_.rms_norm(hidden_.data() + row * config_.width, output_norm_, config_.norm_eps, config_.width,
+                      normed_.data() + i * config_.width);
   });
   const Product product[] = {{&head_, logits, config_.vocab_size, false}};
   Multiply(pool, x, product);

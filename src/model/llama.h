@@ -26,10 +26,10 @@ struct ForwardSpan {
 
 // One step. Borrowed; rows <= rows_max given to the model.
 struct ForwardBatch {
-  std::span<const int32_t> token_ids;    // [rows]
-  std::span<const ForwardSpan> spans;    // in row order, covering all rows
-  std::span<const int32_t> blocks;       // block tables
-  std::span<const int32_t> logit_rows;   // rows whose logits are wanted, ascending
+  std::span<const int32_t> token_ids;   // [rows]
+  std::span<const ForwardSpan> spans;   // in row order, covering all rows
+  std::span<const int32_t> blocks;      // block tables
+  std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
 };
 
 // f16 K and V pages of all layers: [layer][block][kv_head][page]. Owned by the executor.
@@ -41,15 +41,15 @@ struct KvPages {
 
 class LlamaModel {
  public:
-  // Checks every tensor's presence and shape, then packs all weights with all threads of `pool`. The file is not touched
-  // after this. `context` bounds positions; rows_max and logit_rows_max size the scratch.
+  // Checks every tensor's presence and shape, then packs all weights with all threads of `pool`. The file is not
+  // touched after this. `context` bounds positions; rows_max and logit_rows_max size the scratch.
   struct Limits {
     int64_t context = 0;
     int64_t rows_max = 0;
     int64_t logit_rows_max = 0;
   };
-  static Result<std::unique_ptr<LlamaModel>> Load(const ModelFile& file, const ModelConfig& config, const KernelTable& kernels,
-                                                  ComputePool& pool, const Limits& limits);
+  static Result<std::unique_ptr<LlamaModel>> Load(const ModelFile& file, const ModelConfig& config,
+                                                  const KernelTable& kernels, ComputePool& pool, const Limits& limits);
 
   const ModelConfig& config() const { return config_; }
   uint64_t weight_bytes() const { return weights_.bytes(); }

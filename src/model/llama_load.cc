@@ -71,20 +71,27 @@ class LlamaModel::Loader {
   };
 
   std::string Name(const TensorNames& names, int layer) const {
-    return fmt::format(fmt::runtime(file_.format() == ModelFile::Format::kGguf ? names.gguf : names.hugging_face), layer);
+    return fmt::format(fmt::runtime(file_.format() == ModelFile::Format::kGguf ? names.gguf : names.hugging_face),
+                       layer);
   }
 
   Result<const TensorInfo*> Need(const TensorNames& names, int layer, std::vector<int64_t> shape) {
     const std::string name = Name(names, layer);
     const TensorInfo* tensor = file_.Find(name);
-    if (tensor == nullptr) return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} is missing from {}", name, file_.name()), name);
+    if (tensor == nullptr)
+      return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} is missing from {}", name, file_.name()), name);
     if (tensor->shape != shape) {
-      return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} has shape [{}], but the configuration needs [{}]", name,
-                                                       fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")), name);
+      return Fail(ErrorCode::kCorruptData,
+                  fmt::format("tensor {} has shape [{}], but the configuration needs [{}]", name,
+                              fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")),
+                  name);
     }
     if (!Info(tensor->dtype).computable) {
-      return Fail(ErrorCode::kUnsupported, fmt::format("tensor {} has type {}, which is not supported; supported are F32, F16, BF16, Q4_0, "
-                                                       "Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K", name, Info(tensor->dtype).name), name);
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("tensor {} has type {}, which is not supported; supported are F32, F16, BF16, Q4_0, "
+                              "Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K",
+                              name, Info(tensor->dtype).name),
+                  name);
     }
     used_.insert(name);
     return tensor;
@@ -100,14 +107,17 @@ class LlamaModel::Loader {
     HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, layer, {rows, columns}));
     const DTypeInfo& info = Info(tensor->dtype);
     if (columns % info.block_elements != 0) {
-      return Fail(ErrorCode::kCorruptData, fmt::format("tensor {}: {} columns are no multiple of {}'s {}", tensor->name, columns, info.name,
-                                                       info.block_elements), tensor->name);
+      return Fail(ErrorCode::kCorruptData,
+                  fmt::format("tensor {}: {} columns are no multiple of {}'s {}", tensor->name, columns, info.name,
+                              info.block_elements),
+                  tensor->name);
     }
     *out = DescribePacked(tensor->dtype, rows, columns, nullptr);
     const int64_t offset = Reserve(PackedBytes(tensor->dtype, rows, columns));
     matrices_.emplace_back(out, offset);
     const int64_t run = std::max<int64_t>(1, kReadBytes / out->panel_bytes);
-    for (int64_t p = 0; p < out->panels(); p += run) units_.push_back({tensor, offset, p, std::min(run, out->panels() - p)});
+    for (int64_t p = 0; p < out->panels(); p += run)
+      units_.push_back({tensor, offset, p, std::min(run, out->panels() - p)});
     return {};
   }
 
@@ -125,7 +135,8 @@ class LlamaModel::Loader {
     const std::string name = Name(kOutput, 0);
     if (file_.Find(name) != nullptr) return Matrix(kOutput, 0, c.vocab_size, c.width, &model_.head_);
     if (file_.format() == ModelFile::Format::kSafetensors && !c.tied_head_declared) {
-      return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} is missing and tie_word_embeddings is false", name), name);
+      return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} is missing and tie_word_embeddings is false", name),
+                  name);
     }
     tied_ = true;
     return {};
@@ -152,7 +163,8 @@ class LlamaModel::Loader {
     factors->resize(static_cast<size_t>(pairs));
     HR_RETURN_IF_ERROR(ReadVector(*tensor, factors->data()));
     for (float factor : *factors) {
-      if (!(factor > 0)) return Fail(ErrorCode::kCorruptData, "rope_freqs.weight has a factor that is not positive", tensor->name);
+      if (!(factor > 0))
+        return Fail(ErrorCode::kCorruptData, "rope_freqs.weight has a factor that is not positive", tensor->name);
     }
     return {};
   }
@@ -162,8 +174,11 @@ class LlamaModel::Loader {
     for (const TensorInfo& tensor : file_.tensors()) {
       if (used_.contains(tensor.name)) continue;
       if (!tensor.name.ends_with("inv_freq") && !tensor.name.ends_with("rotary_emb.freqs")) {
-        return Fail(ErrorCode::kUnsupported, fmt::format("tensor {} is not part of the llama architecture as supported here (biases, "
-                                                         "experts and adapters are not)", tensor.name), tensor.name);
+        return Fail(ErrorCode::kUnsupported,
+                    fmt::format("tensor {} is not part of the llama architecture as supported here (biases, "
+                                "experts and adapters are not)",
+                                tensor.name),
+                    tensor.name);
       }
       model_.unused_tensors_.push_back(tensor.name);
     }
@@ -177,7 +192,9 @@ class LlamaModel::Loader {
     for (int64_t dim : tensor.shape) elements *= dim;
     DequantizeRow(tensor.dtype, bytes.data(), elements, out);
     for (int64_t i = 0; i < elements; ++i) {
-      if (!std::isfinite(out[i])) return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} has a value that is not finite", tensor.name), tensor.name);
+      if (!std::isfinite(out[i]))
+        return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} has a value that is not finite", tensor.name),
+                    tensor.name);
     }
     return {};
   }
@@ -186,13 +203,14 @@ class LlamaModel::Loader {
     std::byte* out = model_.weights_.data() + unit.offset;
     if (unit.first_panel < 0) return ReadVector(*unit.tensor, reinterpret_cast<float*>(out));
     const TensorInfo& tensor = *unit.tensor;
-    const int64_t row_bytes = static_cast<int64_t>(tensor.bytes) / tensor.rows(), first_row = unit.first_panel * kPanelRows;
+    const int64_t row_bytes = static_cast<int64_t>(tensor.bytes) / tensor.rows(),
+                  first_row = unit.first_panel * kPanelRows;
     const int64_t rows = std::min(unit.panels * kPanelRows, tensor.rows() - first_row);
     buffer.resize(static_cast<size_t>(rows * row_bytes));
     HR_RETURN_IF_ERROR(file_.Read(tensor, static_cast<uint64_t>(first_row * row_bytes), buffer));
     for (int64_t p = 0; p < unit.panels; ++p) {
-      PackPanel(tensor.dtype, tensor.columns(), buffer.data() + p * kPanelRows * row_bytes, std::min<int64_t>(kPanelRows, rows - p * kPanelRows),
-                unit.first_panel + p, out);
+      PackPanel(tensor.dtype, tensor.columns(), buffer.data() + p * kPanelRows * row_bytes,
+                std::min<int64_t>(kPanelRows, rows - p * kPanelRows), unit.first_panel + p, out);
     }
     return {};
   }
@@ -225,14 +243,16 @@ class LlamaModel::Loader {
   std::set<std::string> used_;
 };
 
-Result<std::unique_ptr<LlamaModel>> LlamaModel::Load(const ModelFile& file, const ModelConfig& config, const KernelTable& kernels,
-                                                     ComputePool& pool, const Limits& limits) {
+Result<std::unique_ptr<LlamaModel>> LlamaModel::Load(const ModelFile& file, const ModelConfig& config,
+                                                     const KernelTable& kernels, ComputePool& pool,
+                                                     const Limits& limits) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.rows_max, 0);
   std::unique_ptr<LlamaModel> model(new LlamaModel(config, kernels, limits));
   HR_RETURN_IF_ERROR(Loader(*model, file, pool).Load());
   model->AllocateScratch();
-  model->attention_scratch_.resize(static_cast<size_t>(pool.threads() * AttentionScratchFloats(config.group_heads(), config.head_dim)));
+  model->attention_scratch_.resize(
+      static_cast<size_t>(pool.threads() * AttentionScratchFloats(config.group_heads(), config.head_dim)));
   return model;
 }
 

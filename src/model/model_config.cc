@@ -16,7 +16,8 @@ constexpr double kTwoPi = 6.283185307179586;
 
 Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
-  return Fail(ErrorCode::kCorruptData, fmt::format("{} is {}; it must be between {} and {}", what, value, low, high), what);
+  return Fail(ErrorCode::kCorruptData, fmt::format("{} is {}; it must be between {} and {}", what, value, low, high),
+              what);
 }
 
 Status CheckShape(const ModelConfig& c) {
@@ -30,12 +31,14 @@ Status CheckShape(const ModelConfig& c) {
   HR_RETURN_IF_ERROR(CheckRange("context length", c.context, 2, kContextMax));
   HR_RETURN_IF_ERROR(CheckRange("rope dimension", c.rope.dims, 2, c.head_dim));
   if (c.heads % c.kv_heads != 0 || c.heads / c.kv_heads > kGroupHeadsMax) {
-    return Fail(ErrorCode::kUnsupported, fmt::format("{} heads over {} KV heads; whole groups of at most {} are supported", c.heads,
-                                                     c.kv_heads, kGroupHeadsMax));
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{} heads over {} KV heads; whole groups of at most {} are supported", c.heads, c.kv_heads,
+                            kGroupHeadsMax));
   }
   if (c.head_dim % 16 != 0 || c.rope.dims % 2 != 0) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("head dimension {} (rope {}) is not supported: it must be a multiple of 16", c.head_dim, c.rope.dims));
+                fmt::format("head dimension {} (rope {}) is not supported: it must be a multiple of 16", c.head_dim,
+                            c.rope.dims));
   }
   if (c.width % 32 != 0 || c.ffn_width % 32 != 0) {
     return Fail(ErrorCode::kUnsupported,
@@ -60,11 +63,13 @@ Status SetScaling(RopeConfig& rope, std::string_view type, double factor, double
     rope.scaling = RopeConfig::Scaling::kYarn;
   } else {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("rope scaling '{}' is not supported; supported are none, linear, llama3 and yarn", type), "rope_scaling");
+                fmt::format("rope scaling '{}' is not supported; supported are none, linear, llama3 and yarn", type),
+                "rope_scaling");
   }
   const bool needs_context = rope.scaling == RopeConfig::Scaling::kLlama3 || rope.scaling == RopeConfig::Scaling::kYarn;
   if (needs_context && original_context < 1) {
-    return Fail(ErrorCode::kCorruptData, fmt::format("rope scaling '{}' needs its original context length", type), "rope_scaling");
+    return Fail(ErrorCode::kCorruptData, fmt::format("rope scaling '{}' needs its original context length", type),
+                "rope_scaling");
   }
   return {};
 }
@@ -76,8 +81,11 @@ Result<ModelConfig> FromGguf(const ModelFile& file) {
   c.architecture = file.MetaString("general.architecture").value_or("");
   if (c.architecture != "llama") {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("architecture '{}' is not supported; supported is llama (with SmolLM, Llama 2 and 3 and Mistral files of that "
-                            "architecture)", c.architecture), "general.architecture");
+                fmt::format("architecture '{}' is not supported; supported is llama (with SmolLM, Llama 2 and 3 and "
+                            "Mistral files of that "
+                            "architecture)",
+                            c.architecture),
+                "general.architecture");
   }
   const auto integer = [&](const char* key, int64_t fallback) {
     return std::clamp<int64_t>(file.MetaInt("llama." + std::string(key)).value_or(fallback), -1, INT32_MAX);
@@ -90,15 +98,18 @@ Result<ModelConfig> FromGguf(const ModelFile& file) {
   c.kv_heads = static_cast<int>(integer("attention.head_count_kv", c.heads));
   c.head_dim = static_cast<int>(integer("attention.key_length", c.heads > 0 ? c.width / c.heads : 0));
   c.context = integer("context_length", 2048);
-  if (integer("expert_count", 0) > 0) return Fail(ErrorCode::kUnsupported, "mixture-of-experts models are not supported yet", "llama.expert_count");
+  if (integer("expert_count", 0) > 0)
+    return Fail(ErrorCode::kUnsupported, "mixture-of-experts models are not supported yet", "llama.expert_count");
   const std::vector<std::string>* tokens = file.MetaStrings("tokenizer.ggml.tokens");
-  c.vocab_size = static_cast<int32_t>(integer("vocab_size", tokens != nullptr ? static_cast<int64_t>(tokens->size()) : 0));
+  c.vocab_size =
+      static_cast<int32_t>(integer("vocab_size", tokens != nullptr ? static_cast<int64_t>(tokens->size()) : 0));
   c.norm_eps = static_cast<float>(file.MetaFloat("llama.attention.layer_norm_rms_epsilon").value_or(1e-5));
   c.rope.pairing = RopeConfig::Pairing::kInterleaved;
   c.rope.base = file.MetaFloat("llama.rope.freq_base").value_or(10000.0);
   c.rope.dims = static_cast<int>(integer("rope.dimension_count", c.head_dim));
   const double linear = file.MetaFloat("llama.rope.scale_linear").value_or(1.0);  // older spelling
-  HR_RETURN_IF_ERROR(SetScaling(c.rope, file.MetaString("llama.rope.scaling.type").value_or(linear != 1.0 ? "linear" : ""),
+  HR_RETURN_IF_ERROR(SetScaling(c.rope,
+                                file.MetaString("llama.rope.scaling.type").value_or(linear != 1.0 ? "linear" : ""),
                                 file.MetaFloat("llama.rope.scaling.factor").value_or(linear),
                                 static_cast<double>(integer("rope.scaling.original_context_length", 0))));
   c.rope.attention_factor = file.MetaFloat("llama.rope.scaling.attn_factor").value_or(0.0);
@@ -137,7 +148,8 @@ Status ReadHfRope(const Json& config, ModelConfig& c) {
     c.rope.beta_slow = NumberOr(rope, "beta_slow", c.rope.beta_slow);
     c.rope.attention_factor = NumberOr(rope, "attention_factor", 0.0);
     const double original = NumberOr(rope, "original_max_position_embeddings", static_cast<double>(c.context));
-    HR_RETURN_IF_ERROR(SetScaling(c.rope, StringOr(rope, "rope_type", StringOr(rope, "type", "")), NumberOr(rope, "factor", 1.0), original));
+    HR_RETURN_IF_ERROR(SetScaling(c.rope, StringOr(rope, "rope_type", StringOr(rope, "type", "")),
+                                  NumberOr(rope, "factor", 1.0), original));
   }
   return {};
 }
@@ -145,7 +157,10 @@ Status ReadHfRope(const Json& config, ModelConfig& c) {
 Result<ModelConfig> FromHuggingFace(const ModelFile& file) {
   const std::string& text = file.Text(ModelFile::TextKind::kConfig);
   Json config = Json::parse(text, nullptr, false);
-  if (!config.is_object()) return Fail(ErrorCode::kCorruptData, "config.json is missing or not a JSON object; give the model's folder, not the weights file alone", "config.json");
+  if (!config.is_object())
+    return Fail(ErrorCode::kCorruptData,
+                "config.json is missing or not a JSON object; give the model's folder, not the weights file alone",
+                "config.json");
   if (const auto nested = config.find("text_config"); nested != config.end() && nested->is_object()) {
     const Json inner = *nested;
     for (const auto& [key, value] : inner.items()) config[key] = value;
@@ -153,12 +168,15 @@ Result<ModelConfig> FromHuggingFace(const ModelFile& file) {
   ModelConfig c;
   const std::string type = StringOr(config, "model_type", "");
   if (type != "llama") {
-    return Fail(ErrorCode::kUnsupported, fmt::format("model_type '{}' is not supported; supported is llama", type), "model_type");
+    return Fail(ErrorCode::kUnsupported, fmt::format("model_type '{}' is not supported; supported is llama", type),
+                "model_type");
   }
   c.architecture = "llama";
   c.name = StringOr(config, "_name_or_path", file.name());
   if (StringOr(config, "hidden_act", "silu") != "silu") {
-    return Fail(ErrorCode::kUnsupported, fmt::format("activation '{}' is not supported; supported is silu", StringOr(config, "hidden_act", "")), "hidden_act");
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("activation '{}' is not supported; supported is silu", StringOr(config, "hidden_act", "")),
+                "hidden_act");
   }
   c.layers = IntOr(config, "num_hidden_layers", 0);
   c.width = IntOr(config, "hidden_size", 0);
@@ -184,10 +202,12 @@ Result<ModelConfig> FromHuggingFace(const ModelFile& file) {
 // Wavelengths beyond the original context are stretched, short ones kept, a ramp between (Llama 3.1).
 double Llama3Frequency(const RopeConfig& rope, double frequency) {
   const double wavelength = kTwoPi / frequency;
-  const double longest_kept = rope.original_context / rope.high_freq_factor, shortest_stretched = rope.original_context / rope.low_freq_factor;
+  const double longest_kept = rope.original_context / rope.high_freq_factor,
+               shortest_stretched = rope.original_context / rope.low_freq_factor;
   if (wavelength < longest_kept) return frequency;
   if (wavelength > shortest_stretched) return frequency / rope.factor;
-  const double smooth = (rope.original_context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  const double smooth =
+      (rope.original_context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
   return (1 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
@@ -217,10 +237,17 @@ std::vector<double> RopeFrequencies(const RopeConfig& rope, const std::vector<fl
   for (int i = 0; i < rope.dims / 2; ++i) {
     double frequency = ExactPow(rope.base, -2.0 * i / rope.dims);
     switch (rope.scaling) {
-      case RopeConfig::Scaling::kNone: break;
-      case RopeConfig::Scaling::kLinear: frequency /= rope.factor; break;
-      case RopeConfig::Scaling::kLlama3: frequency = Llama3Frequency(rope, frequency); break;
-      case RopeConfig::Scaling::kYarn: frequency = YarnFrequency(rope, frequency, i); break;
+      case RopeConfig::Scaling::kNone:
+        break;
+      case RopeConfig::Scaling::kLinear:
+        frequency /= rope.factor;
+        break;
+      case RopeConfig::Scaling::kLlama3:
+        frequency = Llama3Frequency(rope, frequency);
+        break;
+      case RopeConfig::Scaling::kYarn:
+        frequency = YarnFrequency(rope, frequency, i);
+        break;
     }
     if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<size_t>(i)]);
     out[static_cast<size_t>(i)] = frequency;

@@ -30,7 +30,7 @@ struct ModelConfig {
   std::string architecture;  // "llama"
   std::string name;
   int layers = 0;
-  int width = 0;      // embedding length
+  int width = 0;  // embedding length
   int ffn_width = 0;
   int heads = 0;
   int kv_heads = 0;

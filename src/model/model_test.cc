@@ -24,9 +24,12 @@ Result<std::unique_ptr<LlamaModel>> LoadFrom(const std::vector<std::byte>& bytes
 TEST(LlamaLoadTest, EveryComputeTypeLoadsTiedAndUntied) {
   for (const bool tied : {true, false}) {
     ModelConfig config;
-    const auto model = LoadFrom(BuildSeededLlama({.layers = 2, .types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-                                                                         DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K},
-                                                  .tied = tied}), &config);
+    const auto model = LoadFrom(
+        BuildSeededLlama({.layers = 2,
+                          .types = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                                    DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K},
+                          .tied = tied}),
+        &config);
     ASSERT_TRUE(model) << model.error().message;
     EXPECT_EQ(config.head_dim, 48);
     EXPECT_EQ(config.group_heads(), 2);
@@ -47,7 +50,8 @@ TEST(LlamaLoadTest, WhatDoesNotFitIsRefusedByName) {
   };
   const auto missing = LoadFrom(replace(bytes, "blk.0.attn_q.weight", "blk.0.attn_x.weight"));
   ASSERT_FALSE(missing);
-  EXPECT_NE(missing.error().message.find("blk.0.attn_q.weight is missing"), std::string::npos) << missing.error().message;
+  EXPECT_NE(missing.error().message.find("blk.0.attn_q.weight is missing"), std::string::npos)
+      << missing.error().message;
   const auto architecture = LoadFrom(replace(bytes, "llama", "lxama"));
   ASSERT_FALSE(architecture);
   EXPECT_EQ(architecture.error().code, ErrorCode::kUnsupported);
@@ -58,8 +62,12 @@ TEST(LlamaLoadTest, WhatDoesNotFitIsRefusedByName) {
 }
 
 TEST(ModelConfigTest, AbsurdShapesAreRefused) {
-  for (const auto& change : std::vector<std::function<void(SeededLlama&)>>{
-           [](SeededLlama& m) { m.head_dim = 40; }, [](SeededLlama& m) { m.heads = 6; m.kv_heads = 4; }, [](SeededLlama& m) { m.head_dim = 512; }}) {
+  for (const auto& change : std::vector<std::function<void(SeededLlama&)>>{[](SeededLlama& m) { m.head_dim = 40; },
+                                                                           [](SeededLlama& m) {
+                                                                             m.heads = 6;
+                                                                             m.kv_heads = 4;
+                                                                           },
+                                                                           [](SeededLlama& m) { m.head_dim = 512; }}) {
     SeededLlama m{.layers = 1};
     change(m);
     const auto bytes = BuildSeededLlama(m);
@@ -71,8 +79,10 @@ TEST(ModelConfigTest, AbsurdShapesAreRefused) {
 // ---- rope ----------------------------------------------------------------------------------------------------------
 
 std::unique_ptr<ModelFile> HfFolder(const std::string& rope, std::string* storage, std::vector<std::byte>* weights) {
-  *storage = R"({"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":1,"num_attention_heads":1,
-    "num_key_value_heads":1,"vocab_size":32,"max_position_embeddings":8192,"hidden_act":"silu")" + rope + "}";
+  *storage =
+      R"({"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":1,"num_attention_heads":1,
+    "num_key_value_heads":1,"vocab_size":32,"max_position_embeddings":8192,"hidden_act":"silu")" +
+      rope + "}";
   const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   weights->assign(8 + header.size() + 4, std::byte{0});
   const uint64_t size = header.size();
@@ -101,28 +111,37 @@ TEST(RopeTest, O37EverySpellingGivesThePublishedFrequencies) {
   const auto plain = [](double base, int i) { return std::pow(base, -2.0 * i / 64); };
   auto f = FrequenciesOf(R"(,"rope_theta":500000)", &magnitude);
   for (int i = 0; i < 32; ++i) EXPECT_NEAR(f[static_cast<size_t>(i)], plain(500000, i), 1e-6 * plain(500000, i));
-  for (const char* linear : {R"(,"rope_scaling":{"type":"linear","factor":4.0})", R"(,"rope_parameters":{"rope_type":"linear","factor":4.0,"rope_theta":10000})"}) {
+  for (const char* linear : {R"(,"rope_scaling":{"type":"linear","factor":4.0})",
+                             R"(,"rope_parameters":{"rope_type":"linear","factor":4.0,"rope_theta":10000})"}) {
     f = FrequenciesOf(linear, &magnitude);
     for (int i = 0; i < 32; ++i) EXPECT_NEAR(f[static_cast<size_t>(i)], plain(10000, i) / 4, 1e-6 * plain(10000, i));
   }
-  f = FrequenciesOf(R"(,"rope_theta":500000,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":2048})", &magnitude);
+  f = FrequenciesOf(
+      R"(,"rope_theta":500000,"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,"original_max_position_embeddings":2048})",
+      &magnitude);
   for (int i = 0; i < 32; ++i) {
     const double w = plain(500000, i), wavelength = 2 * kPi / w;
     double expected = w;
-    if (wavelength > 2048) expected = w / 8;
+    if (wavelength > 2048)
+      expected = w / 8;
     else if (wavelength >= 512) {
       const double smooth = (2048 / wavelength - 1) / 3;
       expected = (1 - smooth) * w / 8 + smooth * w;
     }
     EXPECT_NEAR(f[static_cast<size_t>(i)], expected, 1e-6 * expected) << i;
   }
-  f = FrequenciesOf(R"(,"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":2048})", &magnitude);
+  f = FrequenciesOf(R"(,"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":2048})",
+                    &magnitude);
   EXPECT_NEAR(magnitude, 0.1 * std::log(4.0) + 1.0, 1e-12);
-  const auto correction = [&](double rotations) { return 64 * std::log(2048 / (rotations * 2 * kPi)) / (2 * std::log(10000.0)); };
+  const auto correction = [&](double rotations) {
+    return 64 * std::log(2048 / (rotations * 2 * kPi)) / (2 * std::log(10000.0));
+  };
   const double low = std::floor(correction(32)), high = std::ceil(correction(1));
   for (int i = 0; i < 32; ++i) {
     const double ramp = std::clamp((i - low) / (high - low), 0.0, 1.0);
-    EXPECT_NEAR(f[static_cast<size_t>(i)], plain(10000, i) / 4 * ramp + plain(10000, i) * (1 - ramp), 1e-6 * plain(10000, i)) << i;
+    EXPECT_NEAR(f[static_cast<size_t>(i)], plain(10000, i) / 4 * ramp + plain(10000, i) * (1 - ramp),
+                1e-6 * plain(10000, i))
+        << i;
   }
 }
 
@@ -144,7 +163,8 @@ TEST(LlamaLoadTest, O36AHeadThatIsDeclaredButMissingIsAnError) {
   ASSERT_TRUE(config);
   EXPECT_FALSE(config->tied_head_declared);
   ComputePool pool(1);
-  EXPECT_FALSE(LlamaModel::Load(*file, *config, ReferenceKernels(), pool, {.context = 64, .rows_max = 1, .logit_rows_max = 1}));
+  EXPECT_FALSE(
+      LlamaModel::Load(*file, *config, ReferenceKernels(), pool, {.context = 64, .rows_max = 1, .logit_rows_max = 1}));
 }
 
 }  // namespace

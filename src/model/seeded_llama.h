@@ -35,7 +35,9 @@ inline std::vector<std::byte> BuildSeededLlama(const SeededLlama& m) {
   GgufWriter writer;
   writer.Add("general.architecture", MetaValue::String("llama"));
   writer.Add("general.name", MetaValue::String("seeded"));
-  const auto number = [&](const char* key, int64_t value) { writer.Add(std::string("llama.") + key, MetaValue::U32(static_cast<uint32_t>(value))); };
+  const auto number = [&](const char* key, int64_t value) {
+    writer.Add(std::string("llama.") + key, MetaValue::U32(static_cast<uint32_t>(value)));
+  };
   number("block_count", m.layers);
   number("embedding_length", m.width);
   number("feed_forward_length", m.ffn_width);
@@ -58,7 +60,8 @@ inline std::vector<std::byte> BuildSeededLlama(const SeededLlama& m) {
     if (columns % Info(type).block_elements != 0) type = DType::kQ8_0;
     const auto row_bytes = static_cast<size_t>(*RowBytes(type, columns));
     std::vector<std::byte> bytes(static_cast<size_t>(rows) * row_bytes);
-    for (int64_t r = 0; r < rows; ++r) QuantizeRow(type, floats(columns, scale, 0).data(), columns, bytes.data() + static_cast<size_t>(r) * row_bytes);
+    for (int64_t r = 0; r < rows; ++r)
+      QuantizeRow(type, floats(columns, scale, 0).data(), columns, bytes.data() + static_cast<size_t>(r) * row_bytes);
     writer.AddTensor(name, type, {rows, columns}, std::move(bytes));
   };
   const auto norm = [&](const std::string& name) {

@@ -11,7 +11,9 @@ int EffectiveBand(const OrderKey& key) {
   return std::max(floor, band - static_cast<int>(std::min<TimeNs>(key.waited / kBandAgeing, kBands)));
 }
 
-int64_t AgedWork(const OrderKey& key) { return key.remaining_tokens - key.waited / kNsPerMs * kAgeingTokensPerSecond / 1000; }
+int64_t AgedWork(const OrderKey& key) {
+  return key.remaining_tokens - key.waited / kNsPerMs * kAgeingTokensPerSecond / 1000;
+}
 
 }  // namespace
 
@@ -26,7 +28,8 @@ bool GoesBefore(const OrderKey& a, const OrderKey& b) {
 int64_t RetryAfterMs(int64_t tokens_ahead, double tokens_per_second) {
   constexpr double kLeastMs = 1000, kMostMs = 60'000;
   if (tokens_per_second <= 0) return static_cast<int64_t>(kLeastMs);
-  return static_cast<int64_t>(std::clamp(static_cast<double>(tokens_ahead) / tokens_per_second * 1000.0, kLeastMs, kMostMs));
+  return static_cast<int64_t>(
+      std::clamp(static_cast<double>(tokens_ahead) / tokens_per_second * 1000.0, kLeastMs, kMostMs));
 }
 
 }  // namespace headrace

@@ -18,7 +18,8 @@ TEST(OrderTest, WaitingOutweighsLength) {
   const TimeNs wait = 12 * kNsPerSecond;  // 6,000 tokens earned
   EXPECT_TRUE(GoesBefore({Band::kNormal, 5000, wait, 1}, {Band::kNormal, 10, 0, 2}));
   EXPECT_TRUE(GoesBefore({Band::kBatch, 100, 2 * kBandAgeing, 1}, {Band::kNormal, 100, 0, 2}));
-  EXPECT_FALSE(GoesBefore({Band::kBatch, 1, 100 * kBandAgeing, 1}, {Band::kCritical, 5000, 0, 2})) << "batch never overtakes critical";
+  EXPECT_FALSE(GoesBefore({Band::kBatch, 1, 100 * kBandAgeing, 1}, {Band::kCritical, 5000, 0, 2}))
+      << "batch never overtakes critical";
 }
 
 TEST(OrderTest, IsAStrictWeakOrder) {

@@ -50,7 +50,9 @@ void Sampler::Sample(float* logits, const SampleRequest& request, SampleResult* 
     Adjust(logits, request);
     result->token = request.params.temperature < kGreedyBelow ? Greedy(logits) : Draw(logits, request);
   }
-  result->logprob = wants_logprobs ? static_cast<float>(static_cast<double>(raw_[static_cast<size_t>(result->token)]) - log_sum) : 0.0f;
+  result->logprob = wants_logprobs
+                        ? static_cast<float>(static_cast<double>(raw_[static_cast<size_t>(result->token)]) - log_sum)
+                        : 0.0f;
 }
 
 double Sampler::LogOfSum(const float* logits) {
@@ -61,7 +63,8 @@ double Sampler::LogOfSum(const float* logits) {
 
 double Sampler::SumOfProbabilities() const {
   double sum = 0;
-  for (int32_t i = 0; i < vocab_size_; i += kSumBlock) sum += BlockSum(probabilities_.data() + i, std::min(kSumBlock, vocab_size_ - i));
+  for (int32_t i = 0; i < vocab_size_; i += kSumBlock)
+    sum += BlockSum(probabilities_.data() + i, std::min(kSumBlock, vocab_size_ - i));
   return sum;
 }
 
@@ -71,7 +74,8 @@ void Sampler::TopLogprobs(double log_sum, int32_t count, SampleResult* result) {
   result->top_count = count;
   for (int32_t i = 0; i < count; ++i) {
     result->top_tokens[i] = candidates_[static_cast<size_t>(i)].token;
-    result->top_logprobs[i] = static_cast<float>(static_cast<double>(candidates_[static_cast<size_t>(i)].value) - log_sum);
+    result->top_logprobs[i] =
+        static_cast<float>(static_cast<double>(candidates_[static_cast<size_t>(i)].value) - log_sum);
   }
 }
 
@@ -142,7 +146,9 @@ int32_t Sampler::DrawFromAll(float uniform) const {
 // The k largest, largest first, lower id first among equals. The k-th largest block maximum bounds the k-th largest
 // value from below, so only blocks that reach it are looked at; the vocabulary is never sorted.
 void Sampler::KeepTopK(const float* logits, size_t k) {
-  const auto before = [](const Candidate& a, const Candidate& b) { return a.value != b.value ? a.value > b.value : a.token < b.token; };
+  const auto before = [](const Candidate& a, const Candidate& b) {
+    return a.value != b.value ? a.value > b.value : a.token < b.token;
+  };
   const auto blocks = static_cast<size_t>((vocab_size_ + kSumBlock - 1) / kSumBlock);
   float threshold = -std::numeric_limits<float>::infinity();
   if (k < blocks) {
@@ -188,8 +194,9 @@ void Sampler::KeepNucleusOfAll(float top_p) {
     const float p = probabilities_[static_cast<size_t>(i)];
     if (p > 0 && ExponentOf(p) >= lowest) candidates_.push_back({p, i});
   }
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.value != b.value ? a.value > b.value : a.token < b.token; });
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.value != b.value ? a.value > b.value : a.token < b.token;
+  });
   // What the cut below compares with is the sum over all tokens, not over the candidates.
   double sum = 0;
   size_t kept = 0;

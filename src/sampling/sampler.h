@@ -1,8 +1,8 @@
 // From logits to a token. Deterministic: the draw is a function of (seed, position) and the row's own logits, on every
 // instruction set; neighbours, threads and batch do not matter.
 //
-// Order of operations: log-probabilities of the raw logits are taken first (before any adjustment and temperature); then
-// repetition penalty (on prompt and output), presence and frequency penalty (on output), logit bias; then
+// Order of operations: log-probabilities of the raw logits are taken first (before any adjustment and temperature);
+// then repetition penalty (on prompt and output), presence and frequency penalty (on output), logit bias; then
 // temperature 0 (or below kGreedyBelow) takes the largest, lowest id first; otherwise temperature, top-k, top-p over
 // what top-k left, min-p, and one draw.
 #pragma once
@@ -44,10 +44,10 @@ struct TokenAdjustment {
 
 struct SampleRequest {
   SamplingParams params;
-  uint64_t position = 0;     // counter of the draw
+  uint64_t position = 0;  // counter of the draw
   std::span<const TokenAdjustment> adjustments;
-  int32_t target = -1;       // >= 0: no draw, report the log-probability of this token
-  int32_t top_logprobs = -1; // < 0: no log-probabilities
+  int32_t target = -1;        // >= 0: no draw, report the log-probability of this token
+  int32_t top_logprobs = -1;  // < 0: no log-probabilities
 };
 
 struct SampleResult {

@@ -23,7 +23,8 @@ std::vector<float> RandomLogits(uint64_t seed, size_t n, float spread = 8.0f) {
   return out;
 }
 
-int32_t SampleOnce(const std::vector<float>& logits, const SampleRequest& request, const KernelTable& kernels = *UsableKernels().back()) {
+int32_t SampleOnce(const std::vector<float>& logits, const SampleRequest& request,
+                   const KernelTable& kernels = *UsableKernels().back()) {
   Sampler sampler(static_cast<int32_t>(logits.size()), kernels);
   std::vector<float> copy = logits;
   SampleResult result;
@@ -43,13 +44,17 @@ std::set<int32_t> Allowed(const std::vector<float>& logits, const SamplingParams
   std::vector<double> prob;
   double total = 0;
   for (int32_t t : order) {
-    prob.push_back(std::exp((static_cast<double>(logits[static_cast<size_t>(t)]) - static_cast<double>(logits[static_cast<size_t>(order[0])])) / static_cast<double>(p.temperature)));
+    prob.push_back(std::exp((static_cast<double>(logits[static_cast<size_t>(t)]) -
+                             static_cast<double>(logits[static_cast<size_t>(order[0])])) /
+                            static_cast<double>(p.temperature)));
     total += prob.back();
   }
   std::set<int32_t> out;
   double sum = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    if (i > 0 && (sum >= static_cast<double>(p.top_p) * total * (1 + 1e-6) || prob[i] < static_cast<double>(p.min_p) * (1 - 1e-6))) break;
+    if (i > 0 && (sum >= static_cast<double>(p.top_p) * total * (1 + 1e-6) ||
+                  prob[i] < static_cast<double>(p.min_p) * (1 - 1e-6)))
+      break;
     out.insert(order[i]);
     sum += prob[i];
   }
@@ -57,7 +62,11 @@ std::set<int32_t> Allowed(const std::vector<float>& logits, const SamplingParams
 }
 
 TEST(SamplerTest, OnlyAllowedTokensAreDrawnAndAllLikelyOnesAre) {
-  const struct { int32_t k; float p, min_p; } cases[] = {{0, 1, 0}, {5, 1, 0}, {40, 0.8f, 0}, {0, 0.5f, 0}, {0, 0.95f, 0}, {0, 1, 0.2f}, {20, 0.9f, 0.1f}, {1, 1, 0}};
+  const struct {
+    int32_t k;
+    float p, min_p;
+  } cases[] = {{0, 1, 0},     {5, 1, 0},    {40, 0.8f, 0},    {0, 0.5f, 0},
+               {0, 0.95f, 0}, {0, 1, 0.2f}, {20, 0.9f, 0.1f}, {1, 1, 0}};
   for (const size_t vocab : {7u, 130u, 5000u}) {
     for (const auto& c : cases) {
       const auto logits = RandomLogits(vocab + static_cast<uint64_t>(c.k), vocab);
@@ -72,7 +81,8 @@ TEST(SamplerTest, OnlyAllowedTokensAreDrawnAndAllLikelyOnesAre) {
       for (uint64_t i = 0; i < 400; ++i) {
         request.position = i;
         const int32_t token = SampleOnce(logits, request);
-        ASSERT_TRUE(allowed.contains(token)) << "k=" << c.k << " p=" << c.p << " min_p=" << c.min_p << " vocab=" << vocab;
+        ASSERT_TRUE(allowed.contains(token))
+            << "k=" << c.k << " p=" << c.p << " min_p=" << c.min_p << " vocab=" << vocab;
         drawn.insert(token);
       }
       if (allowed.size() <= 5 && vocab == 7u) {
@@ -177,7 +187,8 @@ TEST(SamplerTest, LogprobsAreOfTheRawDistribution) {
   std::sort(sorted.rbegin(), sorted.rend());
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(logits[static_cast<size_t>(result.top_tokens[i])], sorted[static_cast<size_t>(i)]);
-    EXPECT_NEAR(static_cast<double>(result.top_logprobs[i]), static_cast<double>(sorted[static_cast<size_t>(i)]) - std::log(total), 1e-5);
+    EXPECT_NEAR(static_cast<double>(result.top_logprobs[i]),
+                static_cast<double>(sorted[static_cast<size_t>(i)]) - std::log(total), 1e-5);
   }
   copy = logits;
   request.target = 77;
@@ -194,7 +205,8 @@ TEST(SamplerTest, EveryInstructionSetDrawsTheSameToken) {
     request.params.top_k = i % 3 == 0 ? 50 : 0;
     request.params.top_p = i % 2 == 0 ? 0.9f : 1.0f;
     const int32_t truth = SampleOnce(logits, request, ReferenceKernels());
-    for (const KernelTable* table : UsableKernels()) ASSERT_EQ(SampleOnce(logits, request, *table), truth) << table->name;
+    for (const KernelTable* table : UsableKernels())
+      ASSERT_EQ(SampleOnce(logits, request, *table), truth) << table->name;
   }
 }
 

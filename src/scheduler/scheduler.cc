@@ -37,16 +37,22 @@ int64_t Scheduler::ClampedMaxTokens(int64_t prompt_tokens, int64_t max_tokens) c
 Error Scheduler::NeverFits(int64_t prompt_tokens) const {
   const int64_t pool_tokens = int64_t{pool_.blocks()} * kBlockTokens;
   return {ErrorCode::kContextLength,
-          fmt::format("This model's maximum context length is {} tokens{}, but the prompt has {} and one more is needed for an answer. "
-                      "Shorten the prompt.", std::min(limits_.context, pool_tokens),
-                      pool_tokens < limits_.context ? " (all that the KV memory holds; raise --kv-memory)" : "", prompt_tokens),
-          {}, 0};
+          fmt::format("This model's maximum context length is {} tokens{}, but the prompt has {} and one more is "
+                      "needed for an answer. "
+                      "Shorten the prompt.",
+                      std::min(limits_.context, pool_tokens),
+                      pool_tokens < limits_.context ? " (all that the KV memory holds; raise --kv-memory)" : "",
+                      prompt_tokens),
+          {},
+          0};
 }
 
 Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   if (ClampedMaxTokens(spec.prompt_tokens, INT64_MAX) < 1) return Fail(NeverFits(spec.prompt_tokens));
   if (free_slots_.empty()) {
-    return Fail(ErrorCode::kOverloaded, fmt::format("The server is full: {} requests are running and {} wait. Retry later.", running_, waiting_));
+    return Fail(
+        ErrorCode::kOverloaded,
+        fmt::format("The server is full: {} requests are running and {} wait. Retry later.", running_, waiting_));
   }
   const int32_t slot = free_slots_.back();
   free_slots_.pop_back();
@@ -102,7 +108,9 @@ void Scheduler::PlanDecodes(BatchPlan* plan) {
   for (int band = 0; band < kBands; ++band) {
     for (int32_t slot : active_) {
       const Sequence& sequence = at(slot);
-      if (sequence.state != State::kRunning || sequence.remaining() != 1 || static_cast<int>(sequence.spec.band) != band) continue;
+      if (sequence.state != State::kRunning || sequence.remaining() != 1 ||
+          static_cast<int>(sequence.spec.band) != band)
+        continue;
       if (plan->rows >= limits_.batch_tokens_max || logit_rows_ >= limits_.logit_rows_max) return;
       if (GrowOrPreempt(slot, sequence.length, plan)) AddSpan(slot, 1, plan);
     }
@@ -123,7 +131,8 @@ void Scheduler::PlanPrompts(BatchPlan* plan) {
     const int64_t logit_rows_left = limits_.logit_rows_max - logit_rows_;
     if (sequence.spec.prompt_logits) rows = std::min(rows, logit_rows_left);
     if (rows == sequence.remaining() && logit_rows_left == 0) continue;
-    if (rows > 0 && GrowOrPreempt(slot, sequence.computed + rows, plan)) AddSpan(slot, static_cast<int32_t>(rows), plan);
+    if (rows > 0 && GrowOrPreempt(slot, sequence.computed + rows, plan))
+      AddSpan(slot, static_cast<int32_t>(rows), plan);
   }
 }
 
@@ -194,7 +203,9 @@ int32_t Scheduler::Victim() const {
   for (int32_t slot : active_) {
     const Sequence& s = at(slot);
     if (s.state != State::kRunning || s.planned) continue;
-    if (victim < 0 || s.spec.band > at(victim).spec.band || (s.spec.band == at(victim).spec.band && s.number > at(victim).number)) victim = slot;
+    if (victim < 0 || s.spec.band > at(victim).spec.band ||
+        (s.spec.band == at(victim).spec.band && s.number > at(victim).number))
+      victim = slot;
   }
   return victim;
 }
@@ -224,7 +235,8 @@ void Scheduler::Expired(TimeNs now, std::vector<int32_t>* slots) const {
   for (int32_t slot : active_) {
     const Sequence& s = at(slot);
     // A preempted sequence has started: it is never thrown away.
-    if (s.state == State::kWaiting && s.length == s.spec.prompt_tokens && s.spec.start_before <= now) slots->push_back(slot);
+    if (s.state == State::kWaiting && s.length == s.spec.prompt_tokens && s.spec.start_before <= now)
+      slots->push_back(slot);
   }
 }
 

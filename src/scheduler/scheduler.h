@@ -2,10 +2,11 @@
 // It knows lengths, never token ids. One thread (the engine's); Plan() allocates nothing. Time is an argument, so the
 // simulator and production run the same decisions.
 //
-// Policy: decodes first, each one row; the rest of the budget goes to prompts in queueing/'s order, in chunks. A waiting
-// sequence is admitted when the pool can hold all its tokens beside what running prompts still need, so prompts never
-// deadlock; decodes may overcommit, and then the newest sequence of the lowest band is preempted and later recomputed
-// (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a more urgent band preempts too.
+// Policy: decodes first, each one row; the rest of the budget goes to prompts in queueing/'s order, in chunks. A
+// waiting sequence is admitted when the pool can hold all its tokens beside what running prompts still need, so prompts
+// never deadlock; decodes may overcommit, and then the newest sequence of the lowest band is preempted and later
+// recomputed (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a more urgent band
+// preempts too.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +23,21 @@
 namespace headrace {
 
 struct SchedulerLimits {
-  int64_t context = 0;          // tokens of one sequence, at most
-  int32_t batch_tokens_max = 0; // rows of one step
-  int32_t logit_rows_max = 0;   // rows with logits of one step, >= sequences_max
-  int32_t sequences_max = 0;    // running at once
-  int32_t waiting_max = 0;      // beyond those that run
+  int64_t context = 0;           // tokens of one sequence, at most
+  int32_t batch_tokens_max = 0;  // rows of one step
+  int32_t logit_rows_max = 0;    // rows with logits of one step, >= sequences_max
+  int32_t sequences_max = 0;     // running at once
+  int32_t waiting_max = 0;       // beyond those that run
 };
 
 // What the scheduler is told about a new sequence.
 struct SequenceSpec {
   int64_t prompt_tokens = 0;
-  int64_t max_tokens = 0;             // generated tokens, at most
-  bool prompt_logits = false;         // every prompt row wants logits (echo with logprobs)
+  int64_t max_tokens = 0;      // generated tokens, at most
+  bool prompt_logits = false;  // every prompt row wants logits (echo with logprobs)
   Band band = Band::kNormal;
   TimeNs arrival = 0;
-  TimeNs start_before = kNever;       // refused if still waiting then
+  TimeNs start_before = kNever;  // refused if still waiting then
 };
 
 // One sequence's share of a step.

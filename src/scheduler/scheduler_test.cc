@@ -1,6 +1,6 @@
-// Goal: the scheduler keeps its promises: every request finishes, budgets and pool are never exceeded, decodes are never
-// held up by prompts, short prompts do not wait behind long ones and long ones do not starve, preemption takes from the
-// newest of the lowest band, and what cannot ever fit is refused at once.
+// Goal: the scheduler keeps its promises: every request finishes, budgets and pool are never exceeded, decodes are
+// never held up by prompts, short prompts do not wait behind long ones and long ones do not starve, preemption takes
+// from the newest of the lowest band, and what cannot ever fit is refused at once.
 #include "scheduler/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,9 @@
 namespace headrace {
 namespace {
 
-SchedulerLimits SmallLimits() { return {.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100}; }
+SchedulerLimits SmallLimits() {
+  return {.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100};
+}
 
 // Advances everything that was planned; returns the rows each slot computed.
 std::map<int32_t, int32_t> Compute(Scheduler& scheduler, const BatchPlan& plan) {
@@ -38,8 +40,11 @@ TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
       ASSERT_LT(step, 200'000) << "no progress";
       now += 5 * kNsPerMs;
       if (added < 200 && random.Below(3) == 0) {
-        const auto slot = scheduler.Add({.prompt_tokens = static_cast<int64_t>(1 + random.Below(400)), .max_tokens = static_cast<int64_t>(1 + random.Below(200)),
-                                         .prompt_logits = random.Below(10) == 0, .band = static_cast<Band>(random.Below(4)), .arrival = now});
+        const auto slot = scheduler.Add({.prompt_tokens = static_cast<int64_t>(1 + random.Below(400)),
+                                         .max_tokens = static_cast<int64_t>(1 + random.Below(200)),
+                                         .prompt_logits = random.Below(10) == 0,
+                                         .band = static_cast<Band>(random.Below(4)),
+                                         .arrival = now});
         if (slot) {
           ++added;
           generated[*slot] = 0;
@@ -52,7 +57,9 @@ TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
       ASSERT_EQ(rows, plan.rows);
       ASSERT_LE(rows, limits.batch_tokens_max);
       ASSERT_TRUE(!plan.spans.empty() || !scheduler.HasWork());
-      for (const PlannedSpan& span : plan.spans) ASSERT_GE(static_cast<int64_t>(scheduler.blocks(span.slot).size()) * kBlockTokens, span.first_position + span.rows);
+      for (const PlannedSpan& span : plan.spans)
+        ASSERT_GE(static_cast<int64_t>(scheduler.blocks(span.slot).size()) * kBlockTokens,
+                  span.first_position + span.rows);
       Compute(scheduler, plan);
       for (const PlannedSpan& span : plan.spans) {
         if (!span.samples) continue;
@@ -68,7 +75,8 @@ TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
 }
 
 TEST(SchedulerTest, O28ShortPromptsAndRunningStreamsDoNotWaitForALongPrompt) {
-  Scheduler scheduler({.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100}, 200);
+  Scheduler scheduler(
+      {.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100}, 200);
   BatchPlan plan;
   const int32_t stream = *scheduler.Add({.prompt_tokens = 5, .max_tokens = 1000});
   scheduler.Plan(0, &plan);
@@ -101,7 +109,9 @@ TEST(SchedulerTest, O28ShortPromptsAndRunningStreamsDoNotWaitForALongPrompt) {
 }
 
 TEST(SchedulerTest, O26WhatCanNeverFitIsRefusedAtOnceAndTheRestIsClamped) {
-  Scheduler scheduler({.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 4}, 16);  // 1,024 tokens
+  Scheduler scheduler(
+      {.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 4},
+      16);  // 1,024 tokens
   const auto refused = scheduler.Add({.prompt_tokens = 2000, .max_tokens = 10});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kContextLength);
@@ -117,7 +127,8 @@ TEST(SchedulerTest, O26WhatCanNeverFitIsRefusedAtOnceAndTheRestIsClamped) {
 }
 
 TEST(SchedulerTest, PreemptionTakesFromTheNewestOfTheLowestBandAndUrgentWorkGetsIn) {
-  Scheduler scheduler({.context = 1024, .batch_tokens_max = 256, .logit_rows_max = 16, .sequences_max = 3, .waiting_max = 100}, 100);
+  Scheduler scheduler(
+      {.context = 1024, .batch_tokens_max = 256, .logit_rows_max = 16, .sequences_max = 3, .waiting_max = 100}, 100);
   BatchPlan plan;
   const int32_t normal = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100});
   const int32_t batch_old = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kBatch});
@@ -135,7 +146,8 @@ TEST(SchedulerTest, PreemptionTakesFromTheNewestOfTheLowestBandAndUrgentWorkGets
 }
 
 TEST(SchedulerTest, OnlyThoseThatNeverStartedExpire) {
-  Scheduler scheduler({.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 4, .sequences_max = 1, .waiting_max = 10}, 10);
+  Scheduler scheduler(
+      {.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 4, .sequences_max = 1, .waiting_max = 10}, 10);
   BatchPlan plan;
   (void)*scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .start_before = 100});
   scheduler.Plan(0, &plan);

@@ -27,9 +27,12 @@ Script ScriptOf(const SimulationOptions& o) {
 class Simulation {
  public:
   Simulation(const SimulationOptions& options, std::unique_ptr<Tokenizer> tokenizer)
-      : options_(options), random_(options.seed), tokenizer_(std::move(tokenizer)),
+      : options_(options),
+        random_(options.seed),
+        tokenizer_(std::move(tokenizer)),
         executor_(ScriptOf(options), [this](TimeNs time) { clock_.Advance(time); }),
-        engine_(executor_, *tokenizer_, clock_, {.waiting_max = options.waiting_max, .check_integrity = options.check}) {
+        engine_(executor_, *tokenizer_, clock_,
+                {.waiting_max = options.waiting_max, .check_integrity = options.check}) {
     clock_.Set(1);
   }
 
@@ -40,7 +43,8 @@ class Simulation {
       CancelDue();
       const TimeNs wake = engine_.Step(clock_.Now());
       Collect();
-      if (wake == kNever && next_arrival_ < arrivals_.size()) clock_.Set(std::max(clock_.Now(), arrivals_[next_arrival_].at));
+      if (wake == kNever && next_arrival_ < arrivals_.size())
+        clock_.Set(std::max(clock_.Now(), arrivals_[next_arrival_].at));
     }
     engine_.Step(clock_.Now());
     return Finish();
@@ -67,9 +71,11 @@ class Simulation {
     for (int i = 0; i < options_.requests; ++i) {
       at += -std::log(1.0 - random_.Uniform()) / options_.requests_per_second * 1e9;
       const bool cancelled = random_.Uniform() < options_.cancelled_share;
-      arrivals_.push_back({static_cast<TimeNs>(at), 1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))),
+      arrivals_.push_back({static_cast<TimeNs>(at),
+                           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))),
                            1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.new_tokens_max))),
-                           cancelled ? static_cast<TimeNs>(random_.Below(3 * kNsPerSecond)) : kNever, static_cast<Band>(random_.Below(kBands))});
+                           cancelled ? static_cast<TimeNs>(random_.Below(3 * kNsPerSecond)) : kNever,
+                           static_cast<Band>(random_.Below(kBands))});
     }
   }
 
@@ -77,7 +83,8 @@ class Simulation {
     for (; next_arrival_ < arrivals_.size() && arrivals_[next_arrival_].at <= clock_.Now(); ++next_arrival_) {
       const Arrival& a = arrivals_[next_arrival_];
       auto request = std::make_unique<EngineRequest>();
-      for (int64_t t = 0; t < a.prompt_tokens; ++t) request->prompt.push_back(static_cast<int32_t>('a' + (t + a.at) % 26));
+      for (int64_t t = 0; t < a.prompt_tokens; ++t)
+        request->prompt.push_back(static_cast<int32_t>('a' + (t + a.at) % 26));
       request->max_tokens = a.new_tokens;
       request->sampling.seed = options_.seed + next_arrival_;
       request->band = a.band;
@@ -110,7 +117,8 @@ class Simulation {
           open.started = true;
           ttft_ms_.push_back(static_cast<double>(clock_.Now() - open.arrived) / kNsPerMs);
         }
-        Note(open.stream->id(), (static_cast<uint64_t>(static_cast<uint32_t>(event.token)) << 8) | static_cast<uint64_t>(event.finish));
+        Note(open.stream->id(),
+             (static_cast<uint64_t>(static_cast<uint32_t>(event.token)) << 8) | static_cast<uint64_t>(event.finish));
         if (event.finish == EndReason::kNone) continue;
         open.done = true;
         (event.finish == EndReason::kError ? report_.expired : report_.finished) += 1;
@@ -120,7 +128,8 @@ class Simulation {
   }
 
   void Note(uint64_t who, uint64_t what) {
-    report_.trace_hash = SplitMix64(report_.trace_hash ^ SplitMix64(who) ^ SplitMix64(what + 1) ^ static_cast<uint64_t>(clock_.Now()));
+    report_.trace_hash =
+        SplitMix64(report_.trace_hash ^ SplitMix64(who) ^ SplitMix64(what + 1) ^ static_cast<uint64_t>(clock_.Now()));
   }
 
   SimulationReport Finish() {

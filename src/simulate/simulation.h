@@ -12,8 +12,8 @@ namespace headrace {
 struct SimulationOptions {
   uint64_t seed = 1;
   int requests = 1000;
-  double requests_per_second = 20;     // Poisson arrivals
-  double cancelled_share = 0.1;        // of requests, at a random later moment
+  double requests_per_second = 20;  // Poisson arrivals
+  double cancelled_share = 0.1;     // of requests, at a random later moment
   int64_t prompt_tokens_max = 600;
   int64_t new_tokens_max = 200;
   // The machine.
@@ -25,21 +25,21 @@ struct SimulationOptions {
   int64_t step_us = 6000;
   int64_t prefill_us_per_token = 50;
   double queue_timeout_s = 30;
-  bool check = true;                   // every invariant after every step, by CHECK
+  bool check = true;  // every invariant after every step, by CHECK
 };
 
 struct SimulationReport {
-  uint64_t trace_hash = 0;             // of every event with its time
-  int finished = 0;                    // stop or length
+  uint64_t trace_hash = 0;  // of every event with its time
+  int finished = 0;         // stop or length
   int cancelled = 0;
-  int refused = 0;                     // full, at once
-  int expired = 0;                     // waited too long
-  int lost = 0;                        // neither: must be 0
+  int refused = 0;  // full, at once
+  int expired = 0;  // waited too long
+  int lost = 0;     // neither: must be 0
   uint64_t steps = 0, preemptions = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;
   TimeNs virtual_time = 0;
   double ttft_ms_p50 = 0, ttft_ms_p99 = 0;
-  int32_t kv_blocks_left_in_use = 0;   // after the last request: must be 0
+  int32_t kv_blocks_left_in_use = 0;  // after the last request: must be 0
 };
 
 Result<SimulationReport> RunSimulation(const SimulationOptions& options);

@@ -1,6 +1,6 @@
 // Goal, the second law: the production engine on virtual time holds every invariant after every step, loses no request,
-// returns to idle, and repeats itself exactly. 10,000 requests once; then HEADRACE_SEEDS (200) short runs on machines of
-// random shape.
+// returns to idle, and repeats itself exactly. 10,000 requests once; then HEADRACE_SEEDS (200) short runs on machines
+// of random shape.
 #include "simulate/simulation.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,8 @@ TEST(SimulationTest, FasterThanTheClockOnTheWall) {
   const auto report = RunSimulation(options);
   const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   ASSERT_TRUE(report);
-  std::printf("simulated %.0f s in %.2f s: %.0f x real time, %.2f us a step\n", static_cast<double>(report->virtual_time) / 1e9, wall,
+  std::printf("simulated %.0f s in %.2f s: %.0f x real time, %.2f us a step\n",
+              static_cast<double>(report->virtual_time) / 1e9, wall,
               static_cast<double>(report->virtual_time) / 1e9 / wall, wall * 1e6 / static_cast<double>(report->steps));
 }
 

@@ -139,18 +139,28 @@ void DequantizeRow(DType type, const std::byte* row, int64_t columns, float* out
     case DType::kF32:
       if (columns > 0) std::memcpy(out, row, static_cast<size_t>(columns) * sizeof(float));
       return;
-    case DType::kF16: return Blocks(type, bytes, columns, out, [](const uint8_t* b, float* o) { *o = LoadHalf(b); });
+    case DType::kF16:
+      return Blocks(type, bytes, columns, out, [](const uint8_t* b, float* o) { *o = LoadHalf(b); });
     case DType::kBF16:
       return Blocks(type, bytes, columns, out, [](const uint8_t* b, float* o) { *o = Bf16ToFloat(LoadU16(b)); });
-    case DType::kQ4_0: return Blocks(type, bytes, columns, out, BlockQ4_0);
-    case DType::kQ4_1: return Blocks(type, bytes, columns, out, BlockQ4_1);
-    case DType::kQ5_0: return Blocks(type, bytes, columns, out, BlockQ5_0);
-    case DType::kQ5_1: return Blocks(type, bytes, columns, out, BlockQ5_1);
-    case DType::kQ8_0: return Blocks(type, bytes, columns, out, BlockQ8_0);
-    case DType::kQ4_K: return Blocks(type, bytes, columns, out, BlockQ4_K);
-    case DType::kQ5_K: return Blocks(type, bytes, columns, out, BlockQ5_K);
-    case DType::kQ6_K: return Blocks(type, bytes, columns, out, BlockQ6_K);
-    default: CHECK(false);
+    case DType::kQ4_0:
+      return Blocks(type, bytes, columns, out, BlockQ4_0);
+    case DType::kQ4_1:
+      return Blocks(type, bytes, columns, out, BlockQ4_1);
+    case DType::kQ5_0:
+      return Blocks(type, bytes, columns, out, BlockQ5_0);
+    case DType::kQ5_1:
+      return Blocks(type, bytes, columns, out, BlockQ5_1);
+    case DType::kQ8_0:
+      return Blocks(type, bytes, columns, out, BlockQ8_0);
+    case DType::kQ4_K:
+      return Blocks(type, bytes, columns, out, BlockQ4_K);
+    case DType::kQ5_K:
+      return Blocks(type, bytes, columns, out, BlockQ5_K);
+    case DType::kQ6_K:
+      return Blocks(type, bytes, columns, out, BlockQ6_K);
+    default:
+      CHECK(false);
   }
 }
 

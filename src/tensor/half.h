@@ -34,7 +34,7 @@ constexpr uint16_t FloatToHalf(float value) {
     return static_cast<uint16_t>(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
   }
   if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // 65520 = halfway past the largest half
-  if (magnitude >= 0x38800000u) {  // 2^-14: a normal half
+  if (magnitude >= 0x38800000u) {                                              // 2^-14: a normal half
     const uint32_t rebased = magnitude - (112u << 23);
     const uint32_t rounded = rebased + 0x0FFFu + ((rebased >> 13) & 1u);
     return static_cast<uint16_t>(sign | (rounded >> 13));

@@ -172,15 +172,24 @@ void QuantizeRow(DType type, const float* row, int64_t columns, std::byte* out) 
       return Blocks(type, row, columns, bytes, [](const float* v, uint8_t* b) { StoreU16(b, FloatToHalf(*v)); });
     case DType::kBF16:
       return Blocks(type, row, columns, bytes, [](const float* v, uint8_t* b) { StoreU16(b, FloatToBf16(*v)); });
-    case DType::kQ4_0: return Blocks(type, row, columns, bytes, BlockSymmetric<4>);
-    case DType::kQ4_1: return Blocks(type, row, columns, bytes, BlockFromMin<4>);
-    case DType::kQ5_0: return Blocks(type, row, columns, bytes, BlockSymmetric<5>);
-    case DType::kQ5_1: return Blocks(type, row, columns, bytes, BlockFromMin<5>);
-    case DType::kQ8_0: return Blocks(type, row, columns, bytes, BlockQ8_0);
-    case DType::kQ4_K: return Blocks(type, row, columns, bytes, BlockScaleMin<4>);
-    case DType::kQ5_K: return Blocks(type, row, columns, bytes, BlockScaleMin<5>);
-    case DType::kQ6_K: return Blocks(type, row, columns, bytes, BlockQ6_K);
-    default: CHECK(false);
+    case DType::kQ4_0:
+      return Blocks(type, row, columns, bytes, BlockSymmetric<4>);
+    case DType::kQ4_1:
+      return Blocks(type, row, columns, bytes, BlockFromMin<4>);
+    case DType::kQ5_0:
+      return Blocks(type, row, columns, bytes, BlockSymmetric<5>);
+    case DType::kQ5_1:
+      return Blocks(type, row, columns, bytes, BlockFromMin<5>);
+    case DType::kQ8_0:
+      return Blocks(type, row, columns, bytes, BlockQ8_0);
+    case DType::kQ4_K:
+      return Blocks(type, row, columns, bytes, BlockScaleMin<4>);
+    case DType::kQ5_K:
+      return Blocks(type, row, columns, bytes, BlockScaleMin<5>);
+    case DType::kQ6_K:
+      return Blocks(type, row, columns, bytes, BlockQ6_K);
+    default:
+      CHECK(false);
   }
 }
 

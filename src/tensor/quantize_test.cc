@@ -31,9 +31,17 @@ struct ErrorBound {
 // Half a step, the half precision of the scale, and for the K types the rounding of the 6-bit scales (1/63 of the
 // largest, times the code) and minimums. Q4_0 and Q5_0 clip the far end by one step.
 constexpr ErrorBound kBounds[] = {
-    {DType::kF32, 0.0},         {DType::kF16, 0x1p-11},     {DType::kBF16, 0x1p-8},    {DType::kQ4_0, 1.02 / 8},
-    {DType::kQ4_1, 0.52 / 15},  {DType::kQ5_0, 1.02 / 16},  {DType::kQ5_1, 0.53 / 31}, {DType::kQ8_0, 0.56 / 127},
-    {DType::kQ4_K, 0.06},       {DType::kQ5_K, 0.045},      {DType::kQ6_K, 0.53 / 31 + 1.0 / 127},
+    {DType::kF32, 0.0},
+    {DType::kF16, 0x1p-11},
+    {DType::kBF16, 0x1p-8},
+    {DType::kQ4_0, 1.02 / 8},
+    {DType::kQ4_1, 0.52 / 15},
+    {DType::kQ5_0, 1.02 / 16},
+    {DType::kQ5_1, 0.53 / 31},
+    {DType::kQ8_0, 0.56 / 127},
+    {DType::kQ4_K, 0.06},
+    {DType::kQ5_K, 0.045},
+    {DType::kQ6_K, 0.53 / 31 + 1.0 / 127},
 };
 
 TEST(QuantizeTest, RoundTripStaysWithinTheStep) {

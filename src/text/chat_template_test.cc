@@ -57,7 +57,8 @@ TEST_P(Templates, EqualPython) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Templates,
-                         testing::Values("chatml", "llama3", "mistral", "gemma", "qwen3", "phi", "deepseek_r1", "granite"),
+                         testing::Values("chatml", "llama3", "mistral", "gemma", "qwen3", "phi", "deepseek_r1",
+                                         "granite"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ChatTemplate, SnippetsEqualPython) {
@@ -108,34 +109,49 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Hostile{"Loops", "{% for a in range(100000) %}{% for b in range(100000) %}{{ a }}{% endfor %}{% endfor %}"},
         Hostile{"SilentLoops", "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"},
-        Hostile{"LongRepeat", "{{ s * 1000000000 }}"},
-        Hostile{"RepeatedList", "{{ l * 1000000000 }}"},
+        Hostile{"LongRepeat", "{{ s * 1000000000 }}"}, Hostile{"RepeatedList", "{{ l * 1000000000 }}"},
         Hostile{"HugeRange", "{{ range(1000000000) | list | length }}"},
-        Hostile{"Doubling", "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}"},
-        Hostile{"DoublingLists", "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}{{ n.s | length }}"},
-        Hostile{"SharedLists", "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}"},
-        Hostile{"SharedListsAsJson", "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s | tojson }}"},
-        Hostile{"SharedListsAsText", "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ (n.s ~ 'x') | length }}"},
-        Hostile{"DeepJson", "{% set n = namespace(s=l) %}{% for i in range(50000) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s | tojson }}"},
+        Hostile{"Doubling",
+                "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}"},
+        Hostile{"DoublingLists",
+                "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = n.s + n.s %}{% endfor %}{{ n.s | "
+                "length }}"},
+        Hostile{"SharedLists",
+                "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s }}"},
+        Hostile{"SharedListsAsJson",
+                "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ n.s | "
+                "tojson }}"},
+        Hostile{"SharedListsAsText",
+                "{% set n = namespace(s=l) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] %}{% endfor %}{{ (n.s ~ "
+                "'x') | length }}"},
+        Hostile{"DeepJson",
+                "{% set n = namespace(s=l) %}{% for i in range(50000) %}{% set n.s = [n.s] %}{% endfor %}{{ n.s | "
+                "tojson }}"},
         Hostile{"Recursion", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"},
-        Hostile{"Replace", "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s | replace('0', n.s) %}{% endfor %}{{ n.s }}"},
-        Hostile{"ReplaceMethod", "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s.replace('0', n.s) %}{% endfor %}{{ n.s }}"},
-        Hostile{"Join", "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] | join(n.s) %}{% endfor %}{{ n.s }}"},
-        Hostile{"JoinMethod", "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s.join([n.s, n.s]) %}{% endfor %}{{ n.s }}"},
-        Hostile{"Indent", "{{ s | indent(1000000000, true) }}"},
-        Hostile{"Format", "{{ '%1000000000d' | format(1) }}"},
-        Hostile{"Power", "{{ 2 ** 100000000000 }}"},
-        Hostile{"Include", "{% include '/etc/passwd' %}"},
-        Hostile{"Import", "{% import '/etc/passwd' as p %}{{ p }}"},
-        Hostile{"Extends", "{% extends '../base' %}"},
+        Hostile{"Replace",
+                "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s | replace('0', n.s) %}{% endfor "
+                "%}{{ n.s }}"},
+        Hostile{"ReplaceMethod",
+                "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s.replace('0', n.s) %}{% endfor "
+                "%}{{ n.s }}"},
+        Hostile{"Join",
+                "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = [n.s, n.s] | join(n.s) %}{% endfor "
+                "%}{{ n.s }}"},
+        Hostile{"JoinMethod",
+                "{% set n = namespace(s=s) %}{% for i in range(60) %}{% set n.s = n.s.join([n.s, n.s]) %}{% endfor "
+                "%}{{ n.s }}"},
+        Hostile{"Indent", "{{ s | indent(1000000000, true) }}"}, Hostile{"Format", "{{ '%1000000000d' | format(1) }}"},
+        Hostile{"Power", "{{ 2 ** 100000000000 }}"}, Hostile{"Include", "{% include '/etc/passwd' %}"},
+        Hostile{"Import", "{% import '/etc/passwd' as p %}{{ p }}"}, Hostile{"Extends", "{% extends '../base' %}"},
         Hostile{"Raises", "{{ raise_exception('no') }}"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // These may succeed or fail, but must neither take long nor bring the process down.
 TEST(ChatTemplate, O41DeepValuesNeedNoCallersStack) {
   const std::string deep = "{% set n = namespace(s=1) %}{% for i in range(60000) %}{% set n.s = [n.s] %}{% endfor %}";
-  for (const char* use : {"{{ n.s | length }}", "{{ n.s }}", "{{ n.s ~ '' }}", "{{ n.s == n.s }}", "{{ n.s | string | length }}",
-                          "{{ [n.s, n.s] | unique | list | length }}", "{{ [n.s, n.s] | sort | length }}", "{{ n.s | pprint }}"}) {
+  for (const char* use :
+       {"{{ n.s | length }}", "{{ n.s }}", "{{ n.s ~ '' }}", "{{ n.s == n.s }}", "{{ n.s | string | length }}",
+        "{{ [n.s, n.s] | unique | list | length }}", "{{ [n.s, n.s] | sort | length }}", "{{ n.s | pprint }}"}) {
     const auto start = std::chrono::steady_clock::now();
     auto rendered = Render(deep + use);
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2.0) << use;

@@ -13,9 +13,9 @@ constexpr int kLines = 10'000;
 constexpr uint64_t kSeed = 20240611;
 constexpr uint64_t kHashStart = 0xCBF29CE484222325ull;
 constexpr std::array<std::array<uint32_t, 2>, 21> kRanges = {{
-    {0x21, 0x7E},       {0xA1, 0xFF},       {0x100, 0x17F},   {0x391, 0x3A1},   {0x3B1, 0x3C9},   {0x410, 0x44F},
-    {0x5D0, 0x5EA},     {0x627, 0x63A},     {0x905, 0x939},   {0x966, 0x96F},   {0xE01, 0xE30},   {0x2010, 0x2027},
-    {0x2190, 0x21FF},   {0x3041, 0x3096},   {0x30A1, 0x30FA}, {0x4E00, 0x9FA5}, {0xAC00, 0xD7A3}, {0xFF01, 0xFF5E},
+    {0x21, 0x7E},       {0xA1, 0xFF},       {0x100, 0x17F},     {0x391, 0x3A1},   {0x3B1, 0x3C9},   {0x410, 0x44F},
+    {0x5D0, 0x5EA},     {0x627, 0x63A},     {0x905, 0x939},     {0x966, 0x96F},   {0xE01, 0xE30},   {0x2010, 0x2027},
+    {0x2190, 0x21FF},   {0x3041, 0x3096},   {0x30A1, 0x30FA},   {0x4E00, 0x9FA5}, {0xAC00, 0xD7A3}, {0xFF01, 0xFF5E},
     {0x1F300, 0x1F320}, {0x1F600, 0x1F64F}, {0x1D400, 0x1D454},
 }};
 
@@ -43,14 +43,21 @@ std::string Unescape(const std::string& line) {
       continue;
     }
     switch (const char c = line[++i]) {
-      case 'n': out += '\n'; break;
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
+      case 'n':
+        out += '\n';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 't':
+        out += '\t';
+        break;
       case 'u':
         AppendUtf8(static_cast<uint32_t>(std::stoul(line.substr(i + 1, 4), nullptr, 16)), out);
         i += 4;
         break;
-      default: out += c;
+      default:
+        out += c;
     }
   }
   return out;
@@ -105,8 +112,8 @@ void GoldenCorpus::ForEachLine(const std::function<void(const std::string&)>& vi
 
 std::vector<std::string> GoldenCorpus::RunLines() {
   std::vector<std::string> lines;
-  for (const char* unit : {"Z", "\u4f60", "\n", ".", "\U0001f642", " ", "\t", "7", "e\u0301", "\r\n", " \n", "'s", "a ",
-                           "-=", "\u00df"}) {
+  for (const char* unit :
+       {"Z", "\u4f60", "\n", ".", "\U0001f642", " ", "\t", "7", "e\u0301", "\r\n", " \n", "'s", "a ", "-=", "\u00df"}) {
     lines.push_back(Repeat(unit, 2000));
     lines.push_back(Repeat(unit, 500) + "x");
     lines.push_back("x" + Repeat(unit, 500) + " y");

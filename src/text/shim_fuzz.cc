@@ -46,13 +46,29 @@ void Arrays(const uint8_t* data, size_t size, std::string_view model, std::strin
     types.push_back(kept > 0 ? bytes[kept - 1] % 7 : 1);
     scores.push_back(static_cast<float>(kept % 13) - 6);
   }
-  const ts_vocabulary vocabulary{
-      .model = reinterpret_cast<const uint8_t*>(model.data()), .model_len = model.size(),
-      .pre = reinterpret_cast<const uint8_t*>(pre.data()), .pre_len = pre.size(),
-      .tokens = bytes.data(), .tokens_len = kept, .token_ends = ends.data(), .token_count = ends.size(),
-      .scores = scores.data(), .score_count = scores.size(), .types = types.data(), .type_count = types.size(),
-      .merges = bytes.data(), .merges_len = kept, .merge_ends = ends.data(), .merge_count = model == "gpt2" ? ends.size() / 8 : 0,
-      .bos = 0, .eos = 1, .unk = 2, .pad = -1, .add_bos = true, .add_eos = false, .add_space_prefix = true};
+  const ts_vocabulary vocabulary{.model = reinterpret_cast<const uint8_t*>(model.data()),
+                                 .model_len = model.size(),
+                                 .pre = reinterpret_cast<const uint8_t*>(pre.data()),
+                                 .pre_len = pre.size(),
+                                 .tokens = bytes.data(),
+                                 .tokens_len = kept,
+                                 .token_ends = ends.data(),
+                                 .token_count = ends.size(),
+                                 .scores = scores.data(),
+                                 .score_count = scores.size(),
+                                 .types = types.data(),
+                                 .type_count = types.size(),
+                                 .merges = bytes.data(),
+                                 .merges_len = kept,
+                                 .merge_ends = ends.data(),
+                                 .merge_count = model == "gpt2" ? ends.size() / 8 : 0,
+                                 .bos = 0,
+                                 .eos = 1,
+                                 .unk = 2,
+                                 .pad = -1,
+                                 .add_bos = true,
+                                 .add_eos = false,
+                                 .add_space_prefix = true};
   ts_tokenizer* tokenizer = nullptr;
   ts_buf err{};
   Expect(ts_tokenizer_from_arrays(&vocabulary, &tokenizer, &err), err);
@@ -71,26 +87,31 @@ void Json(const uint8_t* data, size_t size) {
 }
 
 void Template(const uint8_t* data, size_t size) {
-  static constexpr std::string_view kContext = R"({"messages":[{"role":"user","content":"a<b> 1"}],"n":3,"x":[1,2.5,null]})";
+  static constexpr std::string_view kContext =
+      R"({"messages":[{"role":"user","content":"a<b> 1"}],"n":3,"x":[1,2.5,null]})";
   ts_template* chat_template = nullptr;
   ts_buf err{};
   Expect(ts_template_new(data, size, &chat_template, &err), err);
   if (chat_template == nullptr) return;
-  const ts_render_limits limits{.steps_max = 20'000, .output_bytes_max = 1 << 16, .time_ms_max = 200, .unix_seconds = 0, .utc_offset_seconds = 0};
+  const ts_render_limits limits{
+      .steps_max = 20'000, .output_bytes_max = 1 << 16, .time_ms_max = 200, .unix_seconds = 0, .utc_offset_seconds = 0};
   ts_buf out{};
   ts_buf render_err{};
-  Expect(ts_template_render(chat_template, reinterpret_cast<const uint8_t*>(kContext.data()), kContext.size(), &limits, &out, &render_err),
+  Expect(ts_template_render(chat_template, reinterpret_cast<const uint8_t*>(kContext.data()), kContext.size(), &limits,
+                            &out, &render_err),
          render_err);
   ts_buf_free(&out);
   ts_template_free(chat_template);
 }
 
 void Context(const uint8_t* data, size_t size) {
-  static constexpr std::string_view kSource = "{{ x | tojson(indent=2) }}{{ x }}{% for m in messages %}{{ m.role }}{% endfor %}";
+  static constexpr std::string_view kSource =
+      "{{ x | tojson(indent=2) }}{{ x }}{% for m in messages %}{{ m.role }}{% endfor %}";
   ts_template* chat_template = nullptr;
   ts_buf err{};
   Expect(ts_template_new(reinterpret_cast<const uint8_t*>(kSource.data()), kSource.size(), &chat_template, &err), err);
-  const ts_render_limits limits{.steps_max = 20'000, .output_bytes_max = 1 << 16, .time_ms_max = 200, .unix_seconds = 0, .utc_offset_seconds = 0};
+  const ts_render_limits limits{
+      .steps_max = 20'000, .output_bytes_max = 1 << 16, .time_ms_max = 200, .unix_seconds = 0, .utc_offset_seconds = 0};
   ts_buf out{};
   ts_buf render_err{};
   Expect(ts_template_render(chat_template, data, size, &limits, &out, &render_err), render_err);
@@ -101,7 +122,8 @@ void Context(const uint8_t* data, size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static constexpr std::string_view kPres[] = {"smollm", "gpt-2", "llama-bpe", "qwen2", "default", "deepseek-llm", "deepseek-coder", "deepseek-v3"};
+  static constexpr std::string_view kPres[] = {"smollm",  "gpt-2",        "llama-bpe",      "qwen2",
+                                               "default", "deepseek-llm", "deepseek-coder", "deepseek-v3"};
   if (size < 1) return 0;
   const uint8_t entry = data[0] % 12;
   ++data;

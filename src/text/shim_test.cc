@@ -30,7 +30,8 @@ TEST(Shim, FreeingNothing) {
 
 class Matcher {
  public:
-  Matcher(const Tokenizer& tokenizer, std::string_view schema) : words_((static_cast<size_t>(tokenizer.vocab_size()) + 31) / 32) {
+  Matcher(const Tokenizer& tokenizer, std::string_view schema)
+      : words_((static_cast<size_t>(tokenizer.vocab_size()) + 31) / 32) {
     ShimBuffer err;
     status_ = ts_matcher_json_schema(tokenizer.shim(), ShimBytes(schema), schema.size(), &handle_, err.raw());
     message_ = err.view();
@@ -62,7 +63,9 @@ class Matcher {
 TEST(Shim, MatcherFollowsASchema) {
   auto tokenizer = Tokenizer::FromVocabulary(FixtureVocabulary("tiny_bpe"));
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
-  Matcher matcher(**tokenizer, R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false})");
+  Matcher matcher(
+      **tokenizer,
+      R"({"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false})");
   ASSERT_EQ(matcher.status(), TS_OK) << matcher.message();
   auto ids = (*tokenizer)->Encode(R"({"a": 42})", {});
   ASSERT_TRUE(ids.has_value());

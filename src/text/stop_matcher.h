@@ -51,8 +51,8 @@ class StopMatcher {
 
  private:
   struct Node {
-    uint16_t depth = 0;       // bytes of stop strings that the text ends with here
-    int32_t stop = -1;        // the longest stop string that ends here
+    uint16_t depth = 0;  // bytes of stop strings that the text ends with here
+    int32_t stop = -1;   // the longest stop string that ends here
     uint16_t stop_bytes = 0;
   };
 
@@ -61,9 +61,9 @@ class StopMatcher {
   uint16_t& Next(uint16_t node, uint8_t byte) { return next_[node * classes_ + class_of_[byte]]; }
   uint16_t Next(uint16_t node, uint8_t byte) const { return next_[node * classes_ + class_of_[byte]]; }
 
-  std::vector<Node> nodes_;                // 0 is the root
-  std::vector<uint16_t> next_;             // nodes x classes, complete: one lookup a byte
-  std::array<uint8_t, 256> class_of_{};    // bytes that no stop string holds share class 0
+  std::vector<Node> nodes_;              // 0 is the root
+  std::vector<uint16_t> next_;           // nodes x classes, complete: one lookup a byte
+  std::array<uint8_t, 256> class_of_{};  // bytes that no stop string holds share class 0
   size_t classes_ = 1;
 };
 

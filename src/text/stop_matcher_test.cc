@@ -28,7 +28,8 @@ Naive FindNaively(const std::string& text, const std::vector<std::string>& stops
   for (size_t end = 1; end <= text.size(); ++end) {
     std::optional<size_t> best;
     for (size_t i = 0; i < stops.size(); ++i) {
-      if (std::string_view(text).substr(0, end).ends_with(stops[i]) && (!best || stops[i].size() > stops[*best].size())) {
+      if (std::string_view(text).substr(0, end).ends_with(stops[i]) &&
+          (!best || stops[i].size() > stops[*best].size())) {
         best = i;
       }
     }

@@ -26,9 +26,9 @@ class StreamDecoder {
   void StartCharacter(uint8_t byte);
 
   std::string complete_;
-  std::string pending_;     // at most 3 bytes
-  uint8_t missing_ = 0;     // continuation bytes that the pending character still needs
-  uint8_t next_low_ = 0x80; // the range of its next byte, narrower right after some lead bytes
+  std::string pending_;      // at most 3 bytes
+  uint8_t missing_ = 0;      // continuation bytes that the pending character still needs
+  uint8_t next_low_ = 0x80;  // the range of its next byte, narrower right after some lead bytes
   uint8_t next_high_ = 0xBF;
 };
 

@@ -71,10 +71,10 @@ std::string DecodeInPieces(const std::string& bytes, Random& random) {
 TEST(StreamDecoder, EqualsPythonOnKnownCases) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"\xF0\x9F\xAB\xA0 ok", "\xF0\x9F\xAB\xA0 ok"},
-      {"\xED\xA0\x80", kMark + kMark + kMark},                   // a surrogate
-      {"\xF4\x90\x80\x80", kMark + kMark + kMark + kMark},       // above U+10FFFF
-      {"\xC0\xAF", kMark + kMark},                               // overlong
-      {"\xE2\x82", kMark},                                       // cut short
+      {"\xED\xA0\x80", kMark + kMark + kMark},              // a surrogate
+      {"\xF4\x90\x80\x80", kMark + kMark + kMark + kMark},  // above U+10FFFF
+      {"\xC0\xAF", kMark + kMark},                          // overlong
+      {"\xE2\x82", kMark},                                  // cut short
       {"\xE2\x82z", kMark + "z"},
       {"\xF0\x9F\x98\xE2\x82\xAC", kMark + "\xE2\x82\xAC"},
       {"\xFF\xFE\x80", kMark + kMark + kMark},

@@ -53,17 +53,28 @@ class GgufMetadata {
   }
   double TakeNumber(uint32_t type) {
     switch (type) {
-      case 0: return Take<uint8_t>();
-      case 1: return Take<int8_t>();
-      case 2: return Take<uint16_t>();
-      case 3: return Take<int16_t>();
-      case 4: return Take<uint32_t>();
-      case 5: return Take<int32_t>();
-      case 6: return Take<float>();
-      case 7: return Take<uint8_t>();
-      case 10: return static_cast<double>(Take<uint64_t>());
-      case 11: return static_cast<double>(Take<int64_t>());
-      default: return Take<double>();
+      case 0:
+        return Take<uint8_t>();
+      case 1:
+        return Take<int8_t>();
+      case 2:
+        return Take<uint16_t>();
+      case 3:
+        return Take<int16_t>();
+      case 4:
+        return Take<uint32_t>();
+      case 5:
+        return Take<int32_t>();
+      case 6:
+        return Take<float>();
+      case 7:
+        return Take<uint8_t>();
+      case 10:
+        return static_cast<double>(Take<uint64_t>());
+      case 11:
+        return static_cast<double>(Take<int64_t>());
+      default:
+        return Take<double>();
     }
   }
   void ReadValue(const std::string& key, uint32_t type) {
@@ -161,8 +172,8 @@ Result<TestModel> ReadTestModel(const std::string& path) {
   v.unk = id("unknown");
   v.pad = id("padding");
   v.add_bos = gguf.numbers["tokenizer.ggml.add_bos_token"] != 0;
-  v.add_space_prefix = !gguf.numbers.contains("tokenizer.ggml.add_space_prefix") ||
-                       gguf.numbers["tokenizer.ggml.add_space_prefix"] != 0;
+  v.add_space_prefix =
+      !gguf.numbers.contains("tokenizer.ggml.add_space_prefix") || gguf.numbers["tokenizer.ggml.add_space_prefix"] != 0;
   model.chat_template = text("tokenizer.chat_template");
   return model;
 }

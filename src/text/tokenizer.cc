@@ -16,8 +16,8 @@ constexpr int32_t kTypeControl = 3;
 constexpr int32_t kTypeByte = 6;
 
 // How published vocabularies call the tokens that end a turn or a text.
-constexpr std::array<std::string_view, 7> kEndNames = {"<|im_end|>",    "<|eot_id|>", "<|endoftext|>", "<end_of_turn>",
-                                                       "<|end|>", "<|eom_id|>", "</s>"};
+constexpr std::array<std::string_view, 7> kEndNames = {"<|im_end|>", "<|eot_id|>", "<|endoftext|>", "<end_of_turn>",
+                                                       "<|end|>",    "<|eom_id|>", "</s>"};
 
 // Strings laid end to end, as the library takes them.
 struct FlatStrings {
@@ -30,10 +30,10 @@ Result<FlatStrings> Flatten(const std::vector<std::string>& strings, std::string
   size_t bytes = 0;
   for (const std::string& s : strings) bytes += s.size();
   if (strings.size() > kVocabularyTokensMax || bytes > kVocabularyBytesMax) {
-    return Fail(ErrorCode::kTooLarge,
-                "vocabulary: " + std::to_string(strings.size()) + " " + std::string(what) + " of " +
-                    std::to_string(bytes) + " bytes; at most " + std::to_string(kVocabularyTokensMax) + " of " +
-                    std::to_string(kVocabularyBytesMax) + " bytes are read");
+    return Fail(ErrorCode::kTooLarge, "vocabulary: " + std::to_string(strings.size()) + " " + std::string(what) +
+                                          " of " + std::to_string(bytes) + " bytes; at most " +
+                                          std::to_string(kVocabularyTokensMax) + " of " +
+                                          std::to_string(kVocabularyBytesMax) + " bytes are read");
   }
   flat.bytes.reserve(bytes);
   flat.ends.reserve(strings.size());
@@ -106,8 +106,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::FromVocabulary(Vocabulary vocabula
 Result<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(std::string_view tokenizer_json,
                                                        std::string_view tokenizer_config_json) {
   if (tokenizer_json.size() > kTokenizerJsonBytesMax || tokenizer_config_json.size() > kTokenizerJsonBytesMax) {
-    return Fail(ErrorCode::kTooLarge,
-                "tokenizer.json: more than " + std::to_string(kTokenizerJsonBytesMax) + " bytes");
+    return Fail(ErrorCode::kTooLarge, "tokenizer.json: more than " + std::to_string(kTokenizerJsonBytesMax) + " bytes");
   }
   ts_tokenizer* handle = nullptr;
   ShimBuffer err;
@@ -137,7 +136,8 @@ void Tokenizer::CollectEndTokens(std::span<const int32_t> named) {
     if (id >= 0 && id < vocab_size_) end_of_generation_.push_back(id);
   }
   for (int32_t id = 0; id < vocab_size_; ++id) {
-    if (IsControl(id) && std::ranges::find(kEndNames, TokenText(id)) != kEndNames.end()) end_of_generation_.push_back(id);
+    if (IsControl(id) && std::ranges::find(kEndNames, TokenText(id)) != kEndNames.end())
+      end_of_generation_.push_back(id);
   }
   std::ranges::sort(end_of_generation_);
   const auto repeated = std::ranges::unique(end_of_generation_);

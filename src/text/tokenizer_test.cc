@@ -68,7 +68,8 @@ TEST(Tokenizer, UserDefinedTokensAlways) {
     const auto tokenizer = Fixture(name);
     for (EncodeOptions options : {kParse, kPlain}) {
       const auto ids = Ids(*tokenizer, "x<tool_call>y", options);
-      EXPECT_TRUE(std::ranges::any_of(ids, [&](int32_t id) { return tokenizer->TokenText(id) == "<tool_call>"; })) << name;
+      EXPECT_TRUE(std::ranges::any_of(ids, [&](int32_t id) { return tokenizer->TokenText(id) == "<tool_call>"; }))
+          << name;
     }
   }
 }
@@ -235,7 +236,8 @@ void ExpectLinear(const Tokenizer& tokenizer, const std::string& name) {
 }
 
 TEST(Tokenizer, O10LongRunsTakeLinearTime) {
-  for (const char* pre : {"smollm", "gpt-2", "llama-bpe", "qwen2", "default", "deepseek-llm", "deepseek-coder", "deepseek-v3"}) {
+  for (const char* pre :
+       {"smollm", "gpt-2", "llama-bpe", "qwen2", "default", "deepseek-llm", "deepseek-coder", "deepseek-v3"}) {
     Vocabulary vocabulary = FixtureVocabulary("tiny_bpe");
     vocabulary.pre = pre;
     ExpectLinear(*Make(vocabulary), pre);

@@ -23,11 +23,23 @@ std::optional<uint32_t> GgufFromDType(DType type);
 // Bytes of a metadata scalar; 0 for strings, arrays and unknown types.
 constexpr uint64_t MetaScalarBytes(MetaType type) {
   switch (type) {
-    case MetaType::kU8: case MetaType::kI8: case MetaType::kBool: return 1;
-    case MetaType::kU16: case MetaType::kI16: return 2;
-    case MetaType::kU32: case MetaType::kI32: case MetaType::kF32: return 4;
-    case MetaType::kU64: case MetaType::kI64: case MetaType::kF64: return 8;
-    default: return 0;
+    case MetaType::kU8:
+    case MetaType::kI8:
+    case MetaType::kBool:
+      return 1;
+    case MetaType::kU16:
+    case MetaType::kI16:
+      return 2;
+    case MetaType::kU32:
+    case MetaType::kI32:
+    case MetaType::kF32:
+      return 4;
+    case MetaType::kU64:
+    case MetaType::kI64:
+    case MetaType::kF64:
+      return 8;
+    default:
+      return 0;
   }
 }
 

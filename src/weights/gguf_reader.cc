@@ -118,8 +118,8 @@ Status GgufParser::ReadEntry() {
     const int64_t alignment = value->AsInt().value_or(0);
     if (alignment <= 0 || !std::has_single_bit(static_cast<uint64_t>(alignment)) ||
         static_cast<uint64_t>(alignment) > kAlignmentMax) {
-      return cursor_.Corrupt(ErrorCode::kCorruptData, fmt::format("general.alignment must be a power of two up to {}",
-                                                                  kAlignmentMax));
+      return cursor_.Corrupt(ErrorCode::kCorruptData,
+                             fmt::format("general.alignment must be a power of two up to {}", kAlignmentMax));
     }
     alignment_ = static_cast<uint64_t>(alignment);
   }
@@ -143,16 +143,26 @@ Result<MetaValue::Data> GgufParser::ReadScalar(MetaType type) {
     return MetaValue::Data(std::in_place_type<Kept>, static_cast<Kept>(raw));
   };
   switch (type) {
-    case MetaType::kU8: return read(uint8_t{}, uint64_t{});
-    case MetaType::kU16: return read(uint16_t{}, uint64_t{});
-    case MetaType::kU32: return read(uint32_t{}, uint64_t{});
-    case MetaType::kU64: return read(uint64_t{}, uint64_t{});
-    case MetaType::kI8: return read(int8_t{}, int64_t{});
-    case MetaType::kI16: return read(int16_t{}, int64_t{});
-    case MetaType::kI32: return read(int32_t{}, int64_t{});
-    case MetaType::kI64: return read(int64_t{}, int64_t{});
-    case MetaType::kF32: return read(float{}, double{});
-    case MetaType::kF64: return read(double{}, double{});
+    case MetaType::kU8:
+      return read(uint8_t{}, uint64_t{});
+    case MetaType::kU16:
+      return read(uint16_t{}, uint64_t{});
+    case MetaType::kU32:
+      return read(uint32_t{}, uint64_t{});
+    case MetaType::kU64:
+      return read(uint64_t{}, uint64_t{});
+    case MetaType::kI8:
+      return read(int8_t{}, int64_t{});
+    case MetaType::kI16:
+      return read(int16_t{}, int64_t{});
+    case MetaType::kI32:
+      return read(int32_t{}, int64_t{});
+    case MetaType::kI64:
+      return read(int64_t{}, int64_t{});
+    case MetaType::kF32:
+      return read(float{}, double{});
+    case MetaType::kF64:
+      return read(double{}, double{});
     case MetaType::kBool: {
       uint8_t raw = 0;
       HR_RETURN_IF_ERROR(cursor_.ReadNumber(raw));
@@ -178,8 +188,8 @@ Result<MetaValue> GgufParser::ReadArray() {
     return cursor_.Corrupt(ErrorCode::kUnsupported, fmt::format("unknown metadata type {}", raw_type));
   }
   if (count > kMetaArrayElementsMax) {
-    return cursor_.Corrupt(ErrorCode::kTooLarge, fmt::format("an array of {} elements; at most {} are read", count,
-                                                             kMetaArrayElementsMax));
+    return cursor_.Corrupt(ErrorCode::kTooLarge,
+                           fmt::format("an array of {} elements; at most {} are read", count, kMetaArrayElementsMax));
   }
   if (count * element_bytes > cursor_.remaining()) {
     return cursor_.Corrupt(
@@ -190,17 +200,29 @@ Result<MetaValue> GgufParser::ReadArray() {
   }
   const auto read = [&]() -> Result<MetaValue::Data> {
     switch (type) {
-      case MetaType::kU8: case MetaType::kBool: return ReadInts<uint8_t>(count);
-      case MetaType::kI8: return ReadInts<int8_t>(count);
-      case MetaType::kU16: return ReadInts<uint16_t>(count);
-      case MetaType::kI16: return ReadInts<int16_t>(count);
-      case MetaType::kU32: return ReadInts<uint32_t>(count);
-      case MetaType::kI32: return ReadInts<int32_t>(count);
-      case MetaType::kU64: return ReadInts<uint64_t>(count);
-      case MetaType::kI64: return ReadInts<int64_t>(count);
-      case MetaType::kF32: return ReadFloats<float>(count);
-      case MetaType::kF64: return ReadFloats<double>(count);
-      default: return ReadStrings(count);
+      case MetaType::kU8:
+      case MetaType::kBool:
+        return ReadInts<uint8_t>(count);
+      case MetaType::kI8:
+        return ReadInts<int8_t>(count);
+      case MetaType::kU16:
+        return ReadInts<uint16_t>(count);
+      case MetaType::kI16:
+        return ReadInts<int16_t>(count);
+      case MetaType::kU32:
+        return ReadInts<uint32_t>(count);
+      case MetaType::kI32:
+        return ReadInts<int32_t>(count);
+      case MetaType::kU64:
+        return ReadInts<uint64_t>(count);
+      case MetaType::kI64:
+        return ReadInts<int64_t>(count);
+      case MetaType::kF32:
+        return ReadFloats<float>(count);
+      case MetaType::kF64:
+        return ReadFloats<double>(count);
+      default:
+        return ReadStrings(count);
     }
   };
   HR_ASSIGN_OR_RETURN(MetaValue::Data data, read());
@@ -253,7 +275,8 @@ Result<std::string> GgufParser::ReadString(uint64_t bytes_max, std::string_view 
   if (bytes > cursor_.remaining()) {
     return cursor_.Corrupt(ErrorCode::kCorruptData,
                            fmt::format("{} needs {} bytes from byte {}, but the file has only {}; is the download "
-                                       "complete?", what, bytes, cursor_.offset(), cursor_.source().size()));
+                                       "complete?",
+                                       what, bytes, cursor_.offset(), cursor_.source().size()));
   }
   // Up to 15 bytes lie inside std::string; more take a heap block.
   constexpr uint64_t kInlineBytes = 15;
@@ -309,9 +332,9 @@ Result<TensorInfo> GgufParser::ReadTensor() {
   uint32_t dimensions = 0;
   HR_RETURN_IF_ERROR(cursor_.ReadNumber(dimensions));
   if (dimensions == 0 || dimensions > kTensorDimensionsMax) {
-    return cursor_.Corrupt(ErrorCode::kCorruptData, fmt::format("{} has {} dimensions; 1 to {} are read",
-                                                                EscapeForLog(tensor.name), dimensions,
-                                                                kTensorDimensionsMax));
+    return cursor_.Corrupt(ErrorCode::kCorruptData,
+                           fmt::format("{} has {} dimensions; 1 to {} are read", EscapeForLog(tensor.name), dimensions,
+                                       kTensorDimensionsMax));
   }
   tensor.shape.resize(dimensions);
   for (uint32_t i = 0; i < dimensions; ++i) {  // innermost first

@@ -39,17 +39,30 @@ void PutString(Bytes& out, std::string_view text) {
 template <typename T>
 void PutNumber(Bytes& out, MetaType type, T value) {
   switch (type) {
-    case MetaType::kU8: case MetaType::kBool: return Put(out, static_cast<uint8_t>(value));
-    case MetaType::kI8: return Put(out, static_cast<int8_t>(value));
-    case MetaType::kU16: return Put(out, static_cast<uint16_t>(value));
-    case MetaType::kI16: return Put(out, static_cast<int16_t>(value));
-    case MetaType::kU32: return Put(out, static_cast<uint32_t>(value));
-    case MetaType::kI32: return Put(out, static_cast<int32_t>(value));
-    case MetaType::kU64: return Put(out, static_cast<uint64_t>(value));
-    case MetaType::kI64: return Put(out, static_cast<int64_t>(value));
-    case MetaType::kF32: return Put(out, static_cast<float>(value));
-    case MetaType::kF64: return Put(out, static_cast<double>(value));
-    case MetaType::kString: case MetaType::kArray: break;
+    case MetaType::kU8:
+    case MetaType::kBool:
+      return Put(out, static_cast<uint8_t>(value));
+    case MetaType::kI8:
+      return Put(out, static_cast<int8_t>(value));
+    case MetaType::kU16:
+      return Put(out, static_cast<uint16_t>(value));
+    case MetaType::kI16:
+      return Put(out, static_cast<int16_t>(value));
+    case MetaType::kU32:
+      return Put(out, static_cast<uint32_t>(value));
+    case MetaType::kI32:
+      return Put(out, static_cast<int32_t>(value));
+    case MetaType::kU64:
+      return Put(out, static_cast<uint64_t>(value));
+    case MetaType::kI64:
+      return Put(out, static_cast<int64_t>(value));
+    case MetaType::kF32:
+      return Put(out, static_cast<float>(value));
+    case MetaType::kF64:
+      return Put(out, static_cast<double>(value));
+    case MetaType::kString:
+    case MetaType::kArray:
+      break;
   }
   CHECK(false);
 }
@@ -70,22 +83,25 @@ constexpr bool kIsVector<std::vector<T>> = true;
 
 void PutValue(Bytes& out, const MetaValue& value) {
   Put(out, static_cast<uint32_t>(value.type()));
-  std::visit([&]<typename T>(const T& data) {
-    if constexpr (kIsVector<T>) {
-      Put(out, static_cast<uint32_t>(value.element_type()));
-      Put(out, uint64_t{data.size()});
-      for (const auto& element : data) PutElement(out, value.element_type(), element);
-    } else {
-      PutElement(out, value.type(), data);
-    }
-  }, value.data());
+  std::visit(
+      [&]<typename T>(const T& data) {
+        if constexpr (kIsVector<T>) {
+          Put(out, static_cast<uint32_t>(value.element_type()));
+          Put(out, uint64_t{data.size()});
+          for (const auto& element : data) PutElement(out, value.element_type(), element);
+        } else {
+          PutElement(out, value.type(), data);
+        }
+      },
+      value.data());
 }
 
 // A temporary file that becomes `path` when all is written.
 class FileInProgress {
  public:
   explicit FileInProgress(const std::string& path)
-      : path_(path), temporary_(path + ".tmp"),
+      : path_(path),
+        temporary_(path + ".tmp"),
         fd_(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)) {}
   ~FileInProgress() {
     if (fd_ < 0) return;

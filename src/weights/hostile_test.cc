@@ -25,9 +25,7 @@ Raw OneTensor(std::vector<uint64_t> lengths, uint32_t type = kF32, uint64_t offs
   return Raw().Gguf(1, 0).Tensor("t", std::move(lengths), type, offset).Pad().Zeros(64);
 }
 Raw OneKey(uint32_t type) { return Raw().Gguf(0, 1).String("k").U32(type); }
-Raw Alignment(uint32_t value) {
-  return Raw().Gguf(0, 1).String("general.alignment").U32(kU32Value).U32(value).Pad();
-}
+Raw Alignment(uint32_t value) { return Raw().Gguf(0, 1).String("general.alignment").U32(kU32Value).U32(value).Pad(); }
 
 struct Lie {
   Bytes bytes;
@@ -174,8 +172,10 @@ TEST(DamageTest, FlippedBitsLoadOrFailCleanly) {
         damaged[bit / 8] ^= static_cast<std::byte>(1u << (bit % 8));
       }
       const auto file = LoadBytes(damaged, sample.name);
-      if (file) ReadAll(**file);
-      else ASSERT_FALSE(file.error().message.empty());
+      if (file)
+        ReadAll(**file);
+      else
+        ASSERT_FALSE(file.error().message.empty());
     }
   }
 }

@@ -96,8 +96,10 @@ Status CheckJsonShape(std::string_view text, std::string_view file_name, const J
       return refuse("has a token of more bytes than", limits.token_bytes_max, token_begin);
     }
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
       continue;
     }
     if (c == '"') in_string = true;

@@ -1,5 +1,5 @@
-// What a model file may ask for. Together they keep the reader of any hostile file under 64 MiB, checked below; a folder
-// whose tensor table and texts are both at their maxima takes 72 MiB.
+// What a model file may ask for. Together they keep the reader of any hostile file under 64 MiB, checked below; a
+// folder whose tensor table and texts are both at their maxima takes 72 MiB.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ constexpr uint64_t kMiB = 1ull << 20;
 constexpr uint64_t kTensorsMax = 65'536;
 // The GGUF specification says 64 bytes; published safetensors names reach about 120.
 constexpr uint64_t kTensorNameBytesMax = 256;
-constexpr uint32_t kTensorDimensionsMax = 4;             // the GGUF specification
+constexpr uint32_t kTensorDimensionsMax = 4;  // the GGUF specification
 constexpr uint32_t kSafetensorsDimensionsMax = 8;
 // A sixtieth of this is usual.
 constexpr uint64_t kMetaKeysMax = 4'096;

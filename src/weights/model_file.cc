@@ -35,7 +35,8 @@ Status ModelFile::Read(const TensorInfo& tensor, uint64_t offset, std::span<std:
   if (offset > tensor.bytes || out.size() > tensor.bytes - offset) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("tensor {} has {} bytes; {} from byte {} were asked for", EscapeForLog(tensor.name),
-                            tensor.bytes, out.size(), offset), tensor.name);
+                            tensor.bytes, out.size(), offset),
+                tensor.name);
   }
   auto read = sources_[tensor.file_index]->Read(tensor.file_offset + offset, out);
   if (!read) {

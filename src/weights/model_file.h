@@ -27,7 +27,7 @@ struct TensorInfo {
   std::vector<int64_t> shape;  // outermost first: {rows, columns}; empty: one scalar
   uint64_t bytes = 0;
   uint32_t file_index = 0;
-  uint64_t file_offset = 0;    // from the start of that file
+  uint64_t file_offset = 0;  // from the start of that file
 
   // A row is what lies innermost and contiguous: shape.back() elements.
   int64_t columns() const { return shape.empty() ? 1 : shape.back(); }
@@ -96,7 +96,7 @@ class ModelFile {
   std::vector<std::unique_ptr<ByteSource>> sources_;  // weight files, by file_index
   std::vector<uint64_t> header_bytes_;                // of each: where its tensor data begins
   std::vector<TensorInfo> tensors_;
-  std::vector<uint32_t> tensors_by_name_;             // indices into tensors_, sorted by name
+  std::vector<uint32_t> tensors_by_name_;  // indices into tensors_, sorted by name
   std::vector<MetaEntry> metadata_;
   std::array<std::string, kTextKinds> texts_;
 };

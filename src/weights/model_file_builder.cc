@@ -114,7 +114,8 @@ Status ModelFileBuilder::OrderGgufParts() {
   model_->sources_ = std::move(sources);
   headers_ = std::move(headers);
   const int64_t expected = IntOf(headers_[0], "split.tensors.count").value_or(-1);
-  const int64_t found = std::accumulate(headers_.begin(), headers_.end(), int64_t{0},
+  const int64_t found = std::accumulate(
+      headers_.begin(), headers_.end(), int64_t{0},
       [](int64_t sum, const ParsedHeader& header) { return sum + static_cast<int64_t>(header.tensors.size()); });
   if (expected >= 0 && expected != found) {
     return Fail(ErrorCode::kCorruptData, fmt::format("{}: the model has {} tensors, but its {} parts hold {}",

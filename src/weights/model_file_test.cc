@@ -214,8 +214,8 @@ TEST(HashTest, BothHashesFollowWeightsHeaderAndTexts) {
   EXPECT_EQ(base.first.size(), 64u);
   EXPECT_NE(base.first, base.second);
   EXPECT_EQ(hashes(OneTensor("a", 1), "{}"), base);
-  for (const auto& [weights, config] : {std::pair(OneTensor("a", 2), "{}"), std::pair(OneTensor("b", 1), "{}"),
-                                        std::pair(OneTensor("a", 1), "{ }")}) {
+  for (const auto& [weights, config] :
+       {std::pair(OneTensor("a", 2), "{}"), std::pair(OneTensor("b", 1), "{}"), std::pair(OneTensor("a", 1), "{ }")}) {
     const auto other = hashes(weights, config);
     EXPECT_NE(other.first, base.first);
     EXPECT_NE(other.second, base.second);

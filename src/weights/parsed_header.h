@@ -9,10 +9,10 @@
 namespace headrace {
 
 struct ParsedHeader {
-  std::vector<MetaEntry> metadata;   // in file order, keys distinct
-  std::vector<TensorInfo> tensors;   // in file order; file_index is left 0, offsets are from the start of the file
-  uint64_t header_bytes = 0;         // where the tensor data begins
-  uint64_t meta_bytes = 0;           // what `metadata` takes in memory
+  std::vector<MetaEntry> metadata;  // in file order, keys distinct
+  std::vector<TensorInfo> tensors;  // in file order; file_index is left 0, offsets are from the start of the file
+  uint64_t header_bytes = 0;        // where the tensor data begins
+  uint64_t meta_bytes = 0;          // what `metadata` takes in memory
 };
 
 }  // namespace headrace

@@ -35,7 +35,8 @@ TEST(SafetensorsTest, EmptyTensorsAndEmptyFilesAreValid) {
   const Bytes none = SafetensorsOf("{}", 0);
   EXPECT_TRUE(LoadSafetensors(none));
   const Bytes empty = SafetensorsOf(R"({"a":{"dtype":"F32","shape":[0,3],"data_offsets":[0,0]},)"
-                                    R"("b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 2);
+                                    R"("b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})",
+                                    2);
   const auto file = LoadSafetensors(empty);
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_EQ((*file)->Find("a")->rows(), 0);

@@ -28,7 +28,8 @@ std::vector<std::byte> SafetensorsWriter::Build() const {
   for (const auto& [key, value] : metadata_) header[std::string(kSafetensorsMetadataKey)][key] = value;
   size_t offset = 0;
   for (const Tensor& tensor : tensors_) {
-    header[tensor.name] = {{"dtype", Info(tensor.dtype).name}, {"shape", tensor.shape},
+    header[tensor.name] = {{"dtype", Info(tensor.dtype).name},
+                           {"shape", tensor.shape},
                            {"data_offsets", {offset, offset + tensor.bytes.size()}}};
     offset += tensor.bytes.size();
   }

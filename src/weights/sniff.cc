@@ -80,8 +80,8 @@ Result<WeightsFormat> SniffWeights(const ByteSource& source) {
   }
   if (head.starts_with("GGUF")) return WeightsFormat::kGguf;
   if (IsBinaryPickle(head)) {
-    return Fail(Refusal(source, {{}, "a Python pickle, which can run code when it is loaded", kConvertHint,
-                                 ErrorCode::kUnsupported}));
+    return Fail(Refusal(
+        source, {{}, "a Python pickle, which can run code when it is loaded", kConvertHint, ErrorCode::kUnsupported}));
   }
   for (const Signature& signature : kSignatures) {
     if (head.starts_with(signature.bytes)) return Fail(Refusal(source, signature));
@@ -91,9 +91,8 @@ Result<WeightsFormat> SniffWeights(const ByteSource& source) {
   if ((head.size() > 8 && head[8] == '{') || source.name().ends_with(".safetensors")) {
     return WeightsFormat::kSafetensors;
   }
-  return Fail(ErrorCode::kCorruptData,
-              fmt::format("{} is neither GGUF nor safetensors; it begins with \"{}\"", source.name(),
-                          EscapeForLog(head.substr(0, 8))));
+  return Fail(ErrorCode::kCorruptData, fmt::format("{} is neither GGUF nor safetensors; it begins with \"{}\"",
+                                                   source.name(), EscapeForLog(head.substr(0, 8))));
 }
 
 }  // namespace headrace

@@ -50,8 +50,11 @@ std::vector<Prompt> MakePrompts(size_t count, int32_t vocab_size, int64_t longes
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < count; ++i) {
     Prompt p;
-    const int64_t length = std::min(longest, kLengths[i % std::size(kLengths)] + (i >= std::size(kLengths) ? static_cast<int64_t>(random.Below(9)) : 0));
-    for (int64_t t = 0; t < length; ++t) p.ids.push_back(static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab_size))));
+    const int64_t length =
+        std::min(longest, kLengths[i % std::size(kLengths)] +
+                              (i >= std::size(kLengths) ? static_cast<int64_t>(random.Below(9)) : 0));
+    for (int64_t t = 0; t < length; ++t)
+      p.ids.push_back(static_cast<int32_t>(random.Below(static_cast<uint64_t>(vocab_size))));
     p.max_tokens = 1 + static_cast<int64_t>(random.Below(static_cast<uint64_t>(new_tokens)));
     p.sampling.temperature = i % 3 == 0 ? 0.0f : 0.9f;
     p.sampling.top_p = i % 4 == 1 ? 0.9f : 1.0f;
@@ -74,13 +77,18 @@ class Runner {
  public:
   Runner(const ModelFile& file, const Setting& setting) : setting_(setting), tokenizer_(PlainTokenizer()) {
     const ModelConfig config = *ReadModelConfig(file);
-    CpuExecutorOptions options{.threads = setting.threads, .isa = setting.isa, .rows_max = setting.rows_max, .logit_rows_max = 16, .sequences_max = 12};
+    CpuExecutorOptions options{.threads = setting.threads,
+                               .isa = setting.isa,
+                               .rows_max = setting.rows_max,
+                               .logit_rows_max = 16,
+                               .sequences_max = 12};
     options.kv_bytes = static_cast<uint64_t>(config.KvBytesPerToken() * setting.kv_tokens);
     auto executor = CpuExecutor::Load(file, config, options);
     EXPECT_TRUE(executor) << executor.error().message;
     executor_ = std::move(*executor);
     executor_->ObserveLogits([this](const StepInput& input, const float* logits) { Observe(input, logits); });
-    engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock_, EngineOptions{.waiting_max = 256, .check_integrity = true});
+    engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock_,
+                                       EngineOptions{.waiting_max = 256, .check_integrity = true});
   }
 
   std::vector<Answer> Run(const std::vector<Prompt>& prompts) {
@@ -167,8 +175,8 @@ class Runner {
 };
 
 std::string Describe(const Setting& s) {
-  return s.isa + " threads=" + std::to_string(s.threads) + " rows=" + std::to_string(s.rows_max) + " kv=" + std::to_string(s.kv_tokens) +
-         " disorder=" + std::to_string(s.disorder);
+  return s.isa + " threads=" + std::to_string(s.threads) + " rows=" + std::to_string(s.rows_max) +
+         " kv=" + std::to_string(s.kv_tokens) + " disorder=" + std::to_string(s.disorder);
 }
 
 void ExpectSame(const std::vector<Answer>& truth, const std::vector<Answer>& other, const std::string& what) {
@@ -180,8 +188,9 @@ void ExpectSame(const std::vector<Answer>& truth, const std::vector<Answer>& oth
 }
 
 TEST(SameAnswerTest, SeededLlamaOfEveryTypeOnEveryInstructionSet) {
-  const auto bytes = BuildSeededLlama({.types = {DType::kQ4_1, DType::kQ8_0, DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ5_0,
-                                                 DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}});
+  const auto bytes =
+      BuildSeededLlama({.types = {DType::kQ4_1, DType::kQ8_0, DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0,
+                                  DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}});
   const auto file = OpenSeededLlama(bytes);
   const auto prompts = MakePrompts(16, 330, 140, 12);
   Runner reference(*file, {.isa = "reference"});
@@ -198,7 +207,13 @@ TEST(SameAnswerTest, SeededLlamaOfEveryTypeOnEveryInstructionSet) {
 }
 
 TEST(SameAnswerTest, ThirtyTwoPromptsOnTheFastTypes) {
-  const auto bytes = BuildSeededLlama({.width = 288, .ffn_width = 544, .heads = 6, .kv_heads = 2, .head_dim = 64, .types = {DType::kQ4_1, DType::kQ8_0, DType::kQ4_1, DType::kF32}, .tied = false});
+  const auto bytes = BuildSeededLlama({.width = 288,
+                                       .ffn_width = 544,
+                                       .heads = 6,
+                                       .kv_heads = 2,
+                                       .head_dim = 64,
+                                       .types = {DType::kQ4_1, DType::kQ8_0, DType::kQ4_1, DType::kF32},
+                                       .tied = false});
   const auto file = OpenSeededLlama(bytes);
   const auto prompts = MakePrompts(36, 330, 2000, 24);
   const char* best = UsableKernels().back()->name;
@@ -219,7 +234,8 @@ TEST(SameAnswerTest, ThirtyTwoPromptsOnTheFastTypes) {
 
 TEST(SameAnswerTest, TheDefaultModelAcrossTheFastInstructionSets) {
   const char* path = std::getenv("HEADRACE_TEST_MODEL");
-  if (path == nullptr) GTEST_SKIP() << "HEADRACE_TEST_MODEL does not name the default model's file (./dev test sets it)";
+  if (path == nullptr)
+    GTEST_SKIP() << "HEADRACE_TEST_MODEL does not name the default model's file (./dev test sets it)";
   const auto file = ModelFile::Open(path);
   ASSERT_TRUE(file) << file.error().message;
   const bool whole = std::getenv("HEADRACE_LAWS") != nullptr && std::string(std::getenv("HEADRACE_LAWS")) == "whole";

@@ -56,7 +56,8 @@ int Main(int argc, char** argv) {
   const auto executor = CpuExecutor::Load(**file, *config, options);
   if (!executor) return Die(executor.error().message);
   for (int32_t count = 0; ReadExactly(&count, sizeof count);) {
-    if (count < 1 || count > config->context) return Die("a window must hold between 1 and the context's number of tokens");
+    if (count < 1 || count > config->context)
+      return Die("a window must hold between 1 and the context's number of tokens");
     std::vector<int32_t> ids(static_cast<size_t>(count));
     if (!ReadExactly(ids.data(), ids.size() * sizeof(int32_t))) return Die("the input ends within a window");
     for (int32_t id : ids) {

@@ -17,12 +17,14 @@ constexpr int kNumericsVersion = 1;
 
 }  // namespace
 
-Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, const ModelConfig& config, const CpuExecutorOptions& options) {
+Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, const ModelConfig& config,
+                                                       const CpuExecutorOptions& options) {
   HR_ASSIGN_OR_RETURN(const KernelTable* kernels, ChooseKernels(options.isa));
   std::unique_ptr<CpuExecutor> e(new CpuExecutor);
   e->pool_ = std::make_unique<ComputePool>(options.threads);
   const int64_t context = options.context > 0 ? std::min(options.context, config.context) : config.context;
-  HR_ASSIGN_OR_RETURN(e->model_, LlamaModel::Load(file, config, *kernels, *e->pool_, {context, options.rows_max, options.logit_rows_max}));
+  HR_ASSIGN_OR_RETURN(e->model_, LlamaModel::Load(file, config, *kernels, *e->pool_,
+                                                  {context, options.rows_max, options.logit_rows_max}));
 
   const int64_t block_bytes = config.KvBytesPerToken() * kBlockTokens;
   const auto blocks = static_cast<int64_t>(options.kv_bytes) / block_bytes;
@@ -34,9 +36,11 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   e->kv_.k = reinterpret_cast<uint16_t*>(e->k_pages_.data());
   e->kv_.v = reinterpret_cast<uint16_t*>(e->v_pages_.data());
 
-  const uint64_t logit_bytes = static_cast<uint64_t>(options.logit_rows_max) * static_cast<uint64_t>(config.vocab_size) * sizeof(float);
+  const uint64_t logit_bytes =
+      static_cast<uint64_t>(options.logit_rows_max) * static_cast<uint64_t>(config.vocab_size) * sizeof(float);
   HR_ASSIGN_OR_RETURN(e->logits_, HugeBuffer::Allocate(logit_bytes, "the logits"));
-  for (int w = 0; w < options.threads; ++w) e->samplers_.push_back(std::make_unique<Sampler>(config.vocab_size, *kernels));
+  for (int w = 0; w < options.threads; ++w)
+    e->samplers_.push_back(std::make_unique<Sampler>(config.vocab_size, *kernels));
   e->spans_.reserve(static_cast<size_t>(options.sequences_max));
   e->logit_rows_.reserve(static_cast<size_t>(options.logit_rows_max));
   e->output_.results.resize(static_cast<size_t>(options.logit_rows_max));
@@ -70,7 +74,8 @@ void CpuExecutor::Forward(const StepInput& input) {
   logit_rows_.clear();
   for (const StepSpan& s : input.spans) spans_.push_back({s.first_row, s.rows, s.first_position, s.first_block});
   for (const StepSample& s : input.samples) logit_rows_.push_back(s.row);
-  model_->Forward(*pool_, {input.token_ids, spans_, input.blocks, logit_rows_}, kv_, reinterpret_cast<float*>(logits_.data()));
+  model_->Forward(*pool_, {input.token_ids, spans_, input.blocks, logit_rows_}, kv_,
+                  reinterpret_cast<float*>(logits_.data()));
 }
 
 Result<const float*> CpuExecutor::ForwardOnly(const StepInput& input) {
@@ -89,8 +94,11 @@ Result<const StepOutput*> CpuExecutor::Wait() {
   pool_->Run([&](int worker) {
     pool_->For(static_cast<int64_t>(input.samples.size()), [&](int64_t i) {
       const StepSample& s = input.samples[static_cast<size_t>(i)];
-      const std::span adjustments = std::span(input.adjustments).subspan(static_cast<size_t>(s.first_adjustment), static_cast<size_t>(s.adjustment_count));
-      samplers_[static_cast<size_t>(worker)]->Sample(logits + i * description_.vocab_size, {s.params, s.position, adjustments, s.target, s.top_logprobs},
+      const std::span adjustments =
+          std::span(input.adjustments)
+              .subspan(static_cast<size_t>(s.first_adjustment), static_cast<size_t>(s.adjustment_count));
+      samplers_[static_cast<size_t>(worker)]->Sample(logits + i * description_.vocab_size,
+                                                     {s.params, s.position, adjustments, s.target, s.top_logprobs},
                                                      &output_.results[static_cast<size_t>(i)]);
     });
   });

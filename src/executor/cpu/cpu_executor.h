@@ -16,9 +16,9 @@ namespace headrace {
 
 struct CpuExecutorOptions {
   int threads = 1;
-  std::string isa;              // "" for the best
-  int64_t context = 0;          // 0: the model's
-  uint64_t kv_bytes = 0;        // of the pool; at least one block is made
+  std::string isa;        // "" for the best
+  int64_t context = 0;    // 0: the model's
+  uint64_t kv_bytes = 0;  // of the pool; at least one block is made
   int32_t rows_max = 256;
   int32_t logit_rows_max = 64;
   int32_t sequences_max = 32;
@@ -26,7 +26,8 @@ struct CpuExecutorOptions {
 
 class CpuExecutor final : public Executor {
  public:
-  static Result<std::unique_ptr<CpuExecutor>> Load(const ModelFile& file, const ModelConfig& config, const CpuExecutorOptions& options);
+  static Result<std::unique_ptr<CpuExecutor>> Load(const ModelFile& file, const ModelConfig& config,
+                                                   const CpuExecutorOptions& options);
 
   const ExecutorDescription& Describe() const override { return description_; }
   Status Submit(const StepInput& input) override;
@@ -51,7 +52,7 @@ class CpuExecutor final : public Executor {
   KvPages kv_;
   std::vector<ForwardSpan> spans_;
   std::vector<int32_t> logit_rows_;
-  HugeBuffer logits_;  // float [logit_rows_max][vocab_size]
+  HugeBuffer logits_;                               // float [logit_rows_max][vocab_size]
   std::vector<std::unique_ptr<Sampler>> samplers_;  // one per worker
   const StepInput* input_ = nullptr;
   StepOutput output_;

@@ -26,15 +26,19 @@ class ScriptReader {
     HR_ASSIGN_OR_RETURN(JsonFields top, JsonFields::Of(json, ""));
     HR_RETURN_IF_ERROR(ReadNumbers(top));
     HR_ASSIGN_OR_RETURN(const Json* replies, top.Array("replies", 10'000));
-    if (replies == nullptr || replies->empty()) return Fail(ErrorCode::kInvalidArgument, "a script needs at least one reply", "replies");
-    for (size_t i = 0; i < replies->size(); ++i) HR_RETURN_IF_ERROR(ReadReply((*replies)[i], fmt::format("replies[{}]", i)));
+    if (replies == nullptr || replies->empty())
+      return Fail(ErrorCode::kInvalidArgument, "a script needs at least one reply", "replies");
+    for (size_t i = 0; i < replies->size(); ++i)
+      HR_RETURN_IF_ERROR(ReadReply((*replies)[i], fmt::format("replies[{}]", i)));
     const std::vector<std::string> unread = top.Unread(1);
-    if (!unread.empty()) return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a field of a script", unread[0]), unread[0]);
+    if (!unread.empty())
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is not a field of a script", unread[0]), unread[0]);
     return std::move(script_);
   }
 
  private:
-  static Status ReadInto(JsonFields& fields, std::string_view key, int64_t low, int64_t high, int64_t scale, auto* out) {
+  static Status ReadInto(JsonFields& fields, std::string_view key, int64_t low, int64_t high, int64_t scale,
+                         auto* out) {
     HR_ASSIGN_OR_RETURN(const std::optional<int64_t> value, fields.Integer(key, low, high));
     if (value) *out = static_cast<std::remove_pointer_t<decltype(out)>>(*value * scale);
     return {};

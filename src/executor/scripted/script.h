@@ -1,5 +1,5 @@
-// What a scripted executor says: read from a JSON file (`headrace serve script:FILE`), or generated from numbers for the
-// simulator. A documented feature for client developers: the whole server behind it is the real one.
+// What a scripted executor says: read from a JSON file (`headrace serve script:FILE`), or generated from numbers for
+// the simulator. A documented feature for client developers: the whole server behind it is the real one.
 //
 //   {
 //     "context": 4096, "kv_blocks": 64, "sequences_max": 8, "batch_tokens_max": 256,
@@ -26,8 +26,8 @@ namespace headrace {
 
 struct ScriptReply {
   std::string match;
-  std::vector<int32_t> tokens;   // without the end token
-  int64_t delay_us = 0;          // added to every step that says one of its tokens
+  std::vector<int32_t> tokens;  // without the end token
+  int64_t delay_us = 0;         // added to every step that says one of its tokens
   int64_t fault_at = -1;
 };
 
@@ -44,8 +44,8 @@ struct Script {
   std::vector<std::string> pieces;
 };
 
-constexpr int32_t kScriptEnd = 256;        // <|im_end|>
-constexpr int32_t kScriptStart = 257;      // <|im_start|>
+constexpr int32_t kScriptEnd = 256;    // <|im_end|>
+constexpr int32_t kScriptStart = 257;  // <|im_start|>
 constexpr int32_t kScriptFirstPiece = 258;
 
 constexpr size_t kScriptBytesMax = 16 << 20;

@@ -19,7 +19,8 @@ ScriptedExecutor::Sleeper ScriptedExecutor::RealSleeper() {
   return [](TimeNs time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); };
 }
 
-ScriptedExecutor::ScriptedExecutor(Script script, Sleeper sleeper) : script_(std::move(script)), sleeper_(std::move(sleeper)) {
+ScriptedExecutor::ScriptedExecutor(Script script, Sleeper sleeper)
+    : script_(std::move(script)), sleeper_(std::move(sleeper)) {
   description_.model = "script";
   description_.kernels = "script";
   description_.fingerprint = "script";
@@ -71,7 +72,8 @@ void ScriptedExecutor::ReadPrompt(const StepInput& input, const StepSpan& span) 
   if (conversation.reply != nullptr) return;  // computed again after a preemption
   if (span.first_position == 0) conversation.prompt.clear();
   const int32_t rows = std::min(span.rows, span.prompt_tokens - span.first_position);
-  for (int32_t r = 0; r < rows; ++r) AppendText(input.token_ids[static_cast<size_t>(span.first_row + r)], &conversation.prompt);
+  for (int32_t r = 0; r < rows; ++r)
+    AppendText(input.token_ids[static_cast<size_t>(span.first_row + r)], &conversation.prompt);
   if (span.first_position + rows == span.prompt_tokens) {
     conversation.reply = Choose(conversation.prompt);
     conversation.prompt = {};
@@ -85,7 +87,8 @@ const ScriptReply* ScriptedExecutor::Choose(const std::string& prompt) const {
   return &script_.replies.back();
 }
 
-void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, SampleResult* result, int64_t* delay_us) {
+void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, SampleResult* result,
+                              int64_t* delay_us) {
   const StepSpan& span = input.spans[static_cast<size_t>(sample.span)];
   result->logprob = -0.5f;
   result->top_count = std::clamp(sample.top_logprobs, 0, std::min(kTopLogprobsMax, description_.vocab_size));
@@ -98,9 +101,9 @@ void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, 
     const ScriptReply& reply = *conversations_[span.request].reply;
     const auto index = static_cast<int64_t>(sample.position) - span.prompt_tokens;
     *delay_us += reply.delay_us;
-    result->token = index == reply.fault_at                                 ? -1
-                    : index < static_cast<int64_t>(reply.tokens.size())     ? reply.tokens[static_cast<size_t>(index)]
-                                                                            : kScriptEnd;
+    result->token = index == reply.fault_at                             ? -1
+                    : index < static_cast<int64_t>(reply.tokens.size()) ? reply.tokens[static_cast<size_t>(index)]
+                                                                        : kScriptEnd;
   }
   // Biases and bans hold here too, so that clients can try them: a banned token becomes a space.
   for (int32_t a = 0; a < sample.adjustment_count; ++a) {

@@ -8,14 +8,16 @@ namespace headrace {
 namespace {
 
 TEST(ScriptTest, MistakesAreNamed) {
-  const struct { const char* json; const char* field; } cases[] = {
-      {"{}", "replies"},
-      {R"({"replies": []})", "replies"},
-      {R"({"replies": [{}]})", "replies[0].pieces"},
-      {R"({"replies": [{"pieces": [""]}]})", "replies[0].pieces"},
-      {R"({"replies": [{"pieces": ["a"]}], "speed": 3})", "speed"},
-      {R"({"replies": [{"pieces": ["a"]}], "kv_blocks": 0})", "kv_blocks"},
-      {R"({"replies": [{"pieces": ["a", "b"], "repeat": 1048576}]})", "replies[0]"}};
+  const struct {
+    const char* json;
+    const char* field;
+  } cases[] = {{"{}", "replies"},
+               {R"({"replies": []})", "replies"},
+               {R"({"replies": [{}]})", "replies[0].pieces"},
+               {R"({"replies": [{"pieces": [""]}]})", "replies[0].pieces"},
+               {R"({"replies": [{"pieces": ["a"]}], "speed": 3})", "speed"},
+               {R"({"replies": [{"pieces": ["a"]}], "kv_blocks": 0})", "kv_blocks"},
+               {R"({"replies": [{"pieces": ["a", "b"], "repeat": 1048576}]})", "replies[0]"}};
   for (const auto& c : cases) {
     const auto script = ParseScript(c.json);
     ASSERT_FALSE(script) << c.json;

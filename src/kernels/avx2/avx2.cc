@@ -67,7 +67,8 @@ HR_KERNEL_INLINE int32_t SumInts(__m256i v) {
 
 HR_KERNEL_INLINE void StoreBytes(const __m256i* q, int8_t* out) {
   const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                      _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
 }
 HR_KERNEL_INLINE int32_t SumOf(const __m256i* q) {
   return SumInts(_mm256_add_epi32(_mm256_add_epi32(q[0], q[1]), _mm256_add_epi32(q[2], q[3])));
@@ -81,7 +82,8 @@ HR_KERNEL_INLINE float LargestMagnitude(const float* x) {
 
 // The second plane of a wide group: x - scale * q, in steps of scale / 254.
 HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const float* x, const __m256i* q, float inverse) {
-  const __m256 step = _mm256_set1_ps(inverse * 254.0f), scale = _mm256_set1_ps(a.scale[at]), most = _mm256_set1_ps(127.0f);
+  const __m256 step = _mm256_set1_ps(inverse * 254.0f), scale = _mm256_set1_ps(a.scale[at]),
+               most = _mm256_set1_ps(127.0f);
   __m256i rest[4];
   for (int i = 0; i < 4; ++i) {
     const __m256 left = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[i]), scale, _mm256_loadu_ps(x + 8 * i));
@@ -109,7 +111,8 @@ void QuantizeRow(const Activations& a, int64_t row) {
     const float largest = a.scale[at];
     const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
     __m256i q[4];
-    for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
+    for (int i = 0; i < 4; ++i)
+      q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
     StoreBytes(q, a.quants + at * kGroup);
     const int32_t sum = SumOf(q);
     a.scale[at] = largest / 127.0f;
@@ -233,14 +236,26 @@ void OneTile(const MatMul& op, int64_t panel, int64_t t) {
   const int64_t at = t * kTileColumns * a.groups();
   const int width = a.TileWidth(t);
   for (int first = 0; first < width; first += 4) {
-    const Tile x{a.quants + (at + first) * kGroup, a.scale + at + first, a.scaled_sum + at + first,
-                 a.values + (t * kTileColumns + first) * a.columns, a.columns, width};
+    const Tile x{a.quants + (at + first) * kGroup,
+                 a.scale + at + first,
+                 a.scaled_sum + at + first,
+                 a.values + (t * kTileColumns + first) * a.columns,
+                 a.columns,
+                 width};
     const int64_t row = t * kTileColumns + first;
     switch (width - first) {
-      case 1: SubTile<1>(op, panel, row, x); break;
-      case 2: SubTile<2>(op, panel, row, x); break;
-      case 3: SubTile<3>(op, panel, row, x); break;
-      default: SubTile<4>(op, panel, row, x); break;
+      case 1:
+        SubTile<1>(op, panel, row, x);
+        break;
+      case 2:
+        SubTile<2>(op, panel, row, x);
+        break;
+      case 3:
+        SubTile<3>(op, panel, row, x);
+        break;
+      default:
+        SubTile<4>(op, panel, row, x);
+        break;
     }
   }
 }
@@ -406,7 +421,8 @@ HR_KERNEL_INLINE void PageValues(const float* p, const uint16_t* v_page, int hea
     for (int c = 0; c < C; ++c) {
       __m256 merged = o[h][c];
       if (!first) {
-        merged = _mm256_fmadd_ps(_mm256_loadu_ps(run + 8 * c), _mm256_set1_ps(a[h]), _mm256_mul_ps(merged, _mm256_set1_ps(b[h])));
+        merged = _mm256_fmadd_ps(_mm256_loadu_ps(run + 8 * c), _mm256_set1_ps(a[h]),
+                                 _mm256_mul_ps(merged, _mm256_set1_ps(b[h])));
       }
       _mm256_storeu_ps(run + 8 * c, merged);
     }
@@ -435,8 +451,10 @@ void AttendPage(const Attention& op, const float* q, float* states, int64_t page
     state[1] = FusedMulAdd(state[1], a[h], l[h] * b[h]);
   }
   int d = 0;
-  for (; d + 32 <= op.head_dim; d += 32) PageValues<G, 4>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
-  for (; d < op.head_dim; d += 8) PageValues<G, 1>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
+  for (; d + 32 <= op.head_dim; d += 32)
+    PageValues<G, 4>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
+  for (; d < op.head_dim; d += 8)
+    PageValues<G, 1>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
 }
 
 void AttendRow(const Attention& op, const float* q, float* states, int64_t page, int valid, float* p) {
@@ -446,9 +464,12 @@ void AttendRow(const Attention& op, const float* q, float* states, int64_t page,
   q += h * op.head_dim;
   states += h * stride;
   switch (op.group_heads - h) {
-    case 2: return AttendPage<2>(op, q, states, page, valid, p);
-    case 1: return AttendPage<1>(op, q, states, page, valid, p);
-    default: return;
+    case 2:
+      return AttendPage<2>(op, q, states, page, valid, p);
+    case 1:
+      return AttendPage<1>(op, q, states, page, valid, p);
+    default:
+      return;
   }
 }
 
@@ -460,14 +481,16 @@ void Attend(const Attention& op) {
   const __m256 scale = _mm256_set1_ps(op.softmax_scale);
   for (int r = 0; r < op.rows; ++r) {
     const float* from = op.queries + r * op.query_stride;
-    for (int64_t i = 0; i < q_floats; i += 8) _mm256_storeu_ps(q + r * q_floats + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), scale));
+    for (int64_t i = 0; i < q_floats; i += 8)
+      _mm256_storeu_ps(q + r * q_floats + i, _mm256_mul_ps(_mm256_loadu_ps(from + i), scale));
   }
   const int64_t tokens = op.first_position + op.rows;
   for (int64_t page = 0; page * kPageTokens < tokens; ++page) {
     for (int r = 0; r < op.rows; ++r) {
       const int64_t left = op.first_position + r + 1 - page * kPageTokens;
       if (left <= 0) continue;
-      AttendRow(op, q + r * q_floats, states + r * state_floats, page, static_cast<int>(left < kPageTokens ? left : kPageTokens), p);
+      AttendRow(op, q + r * q_floats, states + r * state_floats, page,
+                static_cast<int>(left < kPageTokens ? left : kPageTokens), p);
     }
   }
   for (int r = 0; r < op.rows; ++r) {
@@ -475,7 +498,8 @@ void Attend(const Attention& op) {
       const float* state = states + r * state_floats + h * (op.head_dim + 16);
       float* out = op.out + r * op.out_stride + h * op.head_dim;
       const __m256 sum = _mm256_set1_ps(state[1]);
-      for (int d = 0; d < op.head_dim; d += 8) _mm256_storeu_ps(out + d, _mm256_div_ps(_mm256_loadu_ps(state + 16 + d), sum));
+      for (int d = 0; d < op.head_dim; d += 8)
+        _mm256_storeu_ps(out + d, _mm256_div_ps(_mm256_loadu_ps(state + 16 + d), sum));
     }
   }
 }
@@ -483,7 +507,8 @@ void Attend(const Attention& op) {
 }  // namespace
 
 const KernelTable& Avx2Kernels() {
-  static constexpr KernelTable kTable{"avx2", QuantizeRow, MatMulPanels, RmsNorm, SiluMul, Attend, StoreKv, RowMax, ExpRow};
+  static constexpr KernelTable kTable{"avx2", QuantizeRow, MatMulPanels, RmsNorm, SiluMul,
+                                      Attend, StoreKv,     RowMax,       ExpRow};
   return kTable;
 }
 

@@ -8,7 +8,8 @@
 namespace headrace {
 namespace {
 
-// Bytes that a weight stream is prefetched ahead: one memory latency (about 100 ns) at 15 GB/s a core is 1.5 KB; twice that.
+// Bytes that a weight stream is prefetched ahead: one memory latency (about 100 ns) at 15 GB/s a core is 1.5 KB; twice
+// that.
 constexpr int kPrefetchBytes = 3072;
 
 HR_KERNEL_INLINE __m512 LoadHalves(const uint16_t* p) {
@@ -50,7 +51,8 @@ HR_KERNEL_INLINE __mmask16 Mask(int64_t n) { return n >= 16 ? 0xFFFF : static_ca
 
 // The second plane of a wide group: x - scale * q, in steps of scale / 254.
 HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const __m512* x, const __m512i* q, float inverse) {
-  const __m512 step = _mm512_set1_ps(inverse * 254.0f), scale = _mm512_set1_ps(a.scale[at]), most = _mm512_set1_ps(127.0f);
+  const __m512 step = _mm512_set1_ps(inverse * 254.0f), scale = _mm512_set1_ps(a.scale[at]),
+               most = _mm512_set1_ps(127.0f);
   __m512i rest[2];
   for (int i = 0; i < 2; ++i) {
     const __m512 left = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q[i]), scale, x[i]);
@@ -128,13 +130,15 @@ HR_KERNEL_INLINE void TileQ4_1(const PanelBlockQ4_1* w, int64_t groups, const Ti
     const __m512 scale = LoadHalves(block.scale), min = LoadHalves(block.min);
     for (int n = 0; n < N; ++n) {
       acc[n] = _mm512_fmadd_ps(min, _mm512_set1_ps(x.scaled_sum[g * N + n]), acc[n]);
-      acc[n] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
+      acc[n] =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
     }
   }
 }
 
 // Two panels at once for a single row: four independent chains hide the latency of the dot product.
-HR_KERNEL_INLINE void PairQ4_1(const PanelBlockQ4_1* w0, const PanelBlockQ4_1* w1, int64_t groups, const Tile& x, __m512* acc) {
+HR_KERNEL_INLINE void PairQ4_1(const PanelBlockQ4_1* w0, const PanelBlockQ4_1* w1, int64_t groups, const Tile& x,
+                               __m512* acc) {
   const __m512i low_mask = _mm512_set1_epi8(15);
   acc[0] = acc[1] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
@@ -157,8 +161,10 @@ HR_KERNEL_INLINE void PairQ4_1(const PanelBlockQ4_1* w0, const PanelBlockQ4_1* w
     const __m512 xs = _mm512_set1_ps(x.scale[g]), xsum = _mm512_set1_ps(x.scaled_sum[g]);
     acc[0] = _mm512_fmadd_ps(LoadHalves(a->min), xsum, acc[0]);
     acc[1] = _mm512_fmadd_ps(LoadHalves(b->min), xsum, acc[1]);
-    acc[0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(a_low, a_high)), _mm512_mul_ps(LoadHalves(a->scale), xs), acc[0]);
-    acc[1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(b_low, b_high)), _mm512_mul_ps(LoadHalves(b->scale), xs), acc[1]);
+    acc[0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(a_low, a_high)),
+                             _mm512_mul_ps(LoadHalves(a->scale), xs), acc[0]);
+    acc[1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(b_low, b_high)),
+                             _mm512_mul_ps(LoadHalves(b->scale), xs), acc[1]);
   }
 }
 
@@ -180,7 +186,8 @@ HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int64_t groups, const Ti
     }
     const __m512 scale = LoadHalves(block.scale);
     for (int n = 0; n < N; ++n) {
-      acc[n] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
+      acc[n] =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
     }
   }
 }
@@ -223,14 +230,18 @@ constexpr TileFn kTiles[kTileColumns] = {OneTile<1>, OneTile<2>, OneTile<3>, One
 
 Tile TileAt(const Activations& a, int64_t tile) {
   const int64_t at = tile * kTileColumns * a.groups();
-  return Tile{a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at,
-              a.values + tile * kTileColumns * a.columns, a.columns};
+  return Tile{a.quants + at * kGroup,
+              a.scale + at,
+              a.scaled_sum + at,
+              a.sum + at,
+              a.values + tile * kTileColumns * a.columns,
+              a.columns};
 }
 
 // ---- second planes of wide groups
 
-HR_KERNEL_INLINE __m512 RestQ4_1(const PanelBlockQ4_1& block, const __m512i* low, const __m512i* high, const Activations& a,
-                                 int64_t at, __m512 acc) {
+HR_KERNEL_INLINE __m512 RestQ4_1(const PanelBlockQ4_1& block, const __m512i* low, const __m512i* high,
+                                 const Activations& a, int64_t at, __m512 acc) {
   const int8_t* q = a.rest_quants + at * kGroup;
   __m512i even = _mm512_setzero_si512(), odd = even;
 #pragma clang loop unroll(full)
@@ -256,8 +267,8 @@ HR_KERNEL_INLINE __m512 RestQ8_0(const PanelBlockQ8_0& block, const Activations&
 }
 
 // Adds one group's entries [begin, end) to the rows' sums.
-HR_KERNEL_INLINE void AddRestGroup(const PackedMatrix& w, const std::byte* panel, int64_t g, const Activations& a, int32_t begin,
-                                   int32_t end, int64_t first_row, float (*rest)[kPanelRows]) {
+HR_KERNEL_INLINE void AddRestGroup(const PackedMatrix& w, const std::byte* panel, int64_t g, const Activations& a,
+                                   int32_t begin, int32_t end, int64_t first_row, float (*rest)[kPanelRows]) {
   if (w.dtype == DType::kQ8_0) {
     const PanelBlockQ8_0& block = reinterpret_cast<const PanelBlockQ8_0*>(panel)[g];
     for (int32_t e = begin; e < end; ++e) {
@@ -311,8 +322,8 @@ void SingleRowQ4_1(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
   for (; p + 1 < panel_end; p += 2) {
     const auto* w = op.weights.data + p * op.weights.panel_bytes;
     __m512 acc[2];
-    PairQ4_1(reinterpret_cast<const PanelBlockQ4_1*>(w), reinterpret_cast<const PanelBlockQ4_1*>(w + op.weights.panel_bytes),
-             op.activations.groups(), x, acc);
+    PairQ4_1(reinterpret_cast<const PanelBlockQ4_1*>(w),
+             reinterpret_cast<const PanelBlockQ4_1*>(w + op.weights.panel_bytes), op.activations.groups(), x, acc);
     StorePanel(op, 0, p, acc[0]);
     StorePanel(op, 0, p + 1, acc[1]);
     AllRest(op, p);
@@ -417,7 +428,8 @@ void PageSoftmax(const float* q, int head_dim, const uint16_t* k_page, int valid
   const __m512 lowest = _mm512_set1_ps(-3.402823466e38f);
   for (int h = 0; h < G; ++h) {
     __m512 top = lowest;
-    for (int j = 0; j < 4; ++j) top = _mm512_mask_max_ps(top, Mask(valid > 16 * j ? valid - 16 * j : 0), top, score[h][j]);
+    for (int j = 0; j < 4; ++j)
+      top = _mm512_mask_max_ps(top, Mask(valid > 16 * j ? valid - 16 * j : 0), top, score[h][j]);
     m[h] = _mm512_reduce_max_ps(top);
     __m512 sum = _mm512_setzero_ps();
     for (int j = 0; j < 4; ++j) {
@@ -452,7 +464,8 @@ HR_KERNEL_INLINE void PageValues(const float* p, const uint16_t* v_page, int hea
     for (int c = 0; c < C; ++c) {
       __m512 merged = o[h][c];
       if (!first) {
-        merged = _mm512_fmadd_ps(_mm512_loadu_ps(run + 16 * c), _mm512_set1_ps(a[h]), _mm512_mul_ps(merged, _mm512_set1_ps(b[h])));
+        merged = _mm512_fmadd_ps(_mm512_loadu_ps(run + 16 * c), _mm512_set1_ps(a[h]),
+                                 _mm512_mul_ps(merged, _mm512_set1_ps(b[h])));
       }
       _mm512_storeu_ps(run + 16 * c, merged);
     }
@@ -479,8 +492,10 @@ void AttendPage(const Attention& op, const float* q, float* states, int64_t page
     state[1] = FusedMulAdd(state[1], a[h], l[h] * b[h]);
   }
   int d = 0;
-  for (; d + 64 <= op.head_dim; d += 64) PageValues<G, 4>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
-  for (; d < op.head_dim; d += 16) PageValues<G, 1>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
+  for (; d + 64 <= op.head_dim; d += 64)
+    PageValues<G, 4>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
+  for (; d < op.head_dim; d += 16)
+    PageValues<G, 1>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
 }
 
 void AttendRow(const Attention& op, const float* q, float* states, int64_t page, int valid, float* p) {
@@ -490,10 +505,14 @@ void AttendRow(const Attention& op, const float* q, float* states, int64_t page,
   q += h * op.head_dim;
   states += h * stride;
   switch (op.group_heads - h) {
-    case 3: return AttendPage<3>(op, q, states, page, valid, p);
-    case 2: return AttendPage<2>(op, q, states, page, valid, p);
-    case 1: return AttendPage<1>(op, q, states, page, valid, p);
-    default: return;
+    case 3:
+      return AttendPage<3>(op, q, states, page, valid, p);
+    case 2:
+      return AttendPage<2>(op, q, states, page, valid, p);
+    case 1:
+      return AttendPage<1>(op, q, states, page, valid, p);
+    default:
+      return;
   }
 }
 
@@ -505,14 +524,16 @@ void Attend(const Attention& op) {
   const __m512 scale = _mm512_set1_ps(op.softmax_scale);
   for (int r = 0; r < op.rows; ++r) {
     const float* from = op.queries + r * op.query_stride;
-    for (int64_t i = 0; i < q_floats; i += 16) _mm512_storeu_ps(q + r * q_floats + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), scale));
+    for (int64_t i = 0; i < q_floats; i += 16)
+      _mm512_storeu_ps(q + r * q_floats + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), scale));
   }
   const int64_t tokens = op.first_position + op.rows;
   for (int64_t page = 0; page * kPageTokens < tokens; ++page) {
     for (int r = 0; r < op.rows; ++r) {
       const int64_t left = op.first_position + r + 1 - page * kPageTokens;
       if (left <= 0) continue;
-      AttendRow(op, q + r * q_floats, states + r * state_floats, page, static_cast<int>(left < kPageTokens ? left : kPageTokens), p);
+      AttendRow(op, q + r * q_floats, states + r * state_floats, page,
+                static_cast<int>(left < kPageTokens ? left : kPageTokens), p);
     }
   }
   for (int r = 0; r < op.rows; ++r) {
@@ -520,7 +541,8 @@ void Attend(const Attention& op) {
       const float* state = states + r * state_floats + h * (op.head_dim + 16);
       float* out = op.out + r * op.out_stride + h * op.head_dim;
       const __m512 sum = _mm512_set1_ps(state[1]);
-      for (int d = 0; d < op.head_dim; d += 16) _mm512_storeu_ps(out + d, _mm512_div_ps(_mm512_loadu_ps(state + 16 + d), sum));
+      for (int d = 0; d < op.head_dim; d += 16)
+        _mm512_storeu_ps(out + d, _mm512_div_ps(_mm512_loadu_ps(state + 16 + d), sum));
     }
   }
 }
@@ -528,7 +550,8 @@ void Attend(const Attention& op) {
 }  // namespace
 
 const KernelTable& Avx512Kernels() {
-  static constexpr KernelTable kTable{"avx512", QuantizeRow, MatMulPanels, RmsNorm, SiluMul, Attend, StoreKv, RowMax, ExpRow};
+  static constexpr KernelTable kTable{"avx512", QuantizeRow, MatMulPanels, RmsNorm, SiluMul,
+                                      Attend,   StoreKv,     RowMax,       ExpRow};
   return kTable;
 }
 

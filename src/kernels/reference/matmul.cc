@@ -90,9 +90,15 @@ WeightGroup UnpackRowGroup(DType dtype, const std::byte* row, int64_t group) {
       Nibbles(row + 8, 0, g.quants);
       FifthBits(row + 4, 0, g.quants);
       break;
-    case DType::kQ4_K: UnpackK45(row + group / 8 * 144, static_cast<int>(group % 8), false, g); break;
-    case DType::kQ5_K: UnpackK45(row + group / 8 * 176, static_cast<int>(group % 8), true, g); break;
-    default: UnpackQ6K(row + group / 8 * 210, static_cast<int>(group % 8), g); break;
+    case DType::kQ4_K:
+      UnpackK45(row + group / 8 * 144, static_cast<int>(group % 8), false, g);
+      break;
+    case DType::kQ5_K:
+      UnpackK45(row + group / 8 * 176, static_cast<int>(group % 8), true, g);
+      break;
+    default:
+      UnpackQ6K(row + group / 8 * 210, static_cast<int>(group % 8), g);
+      break;
   }
   return g;
 }
