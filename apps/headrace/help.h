@@ -1,0 +1,17 @@
+// The help texts, made from the tables of commands and options.
+#pragma once
+
+#include <string>
+
+#include "command.h"
+
+namespace headrace {
+
+std::string VersionLine();
+// At most 40 lines with three examples: one screen.
+std::string HelpScreen();
+std::string HelpForCommand(const CommandSpec& command);
+// Every command, option, variable, file key and exit code.
+std::string HelpAll();
+
+}  // namespace headrace

@@ -1,0 +1,99 @@
+// headrace serve [MODEL]
+#include "server/serve.h"
+
+#include <fmt/format.h>
+
+#include "api_key.h"
+#include "base/log.h"
+#include "command.h"
+#include "exit_code.h"
+#include "model_choice.h"
+
+namespace headrace {
+namespace {
+
+bool IsLoopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+// MODEL as a word or --model; two of them are refused by name.
+Result<std::string> WantedModel(const Invocation& invocation) {
+  const Settings& settings = invocation.settings;
+  std::vector<std::string> models = invocation.words;
+  const bool by_flag = settings.Get("model").origin == SettingOrigin::kFlag;
+  if (by_flag || models.empty()) models.push_back(settings.Text("model"));
+  if (models.size() > 1 && models[1] != models[0])
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "one model a server for now: '{}' was given after '{}'. Start a second server for it on another --port",
+            EscapeForLog(models[1], 60), EscapeForLog(models[0], 60)),
+        "model");
+  return models[0];
+}
+
+Status CheckExposure(const ServeOptions& options) {
+  if (IsLoopback(options.host) || !options.api_key_file.empty() || options.insecure) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("--host {} lets other machines in without a key. Give --api-key-file FILE, or --insecure if "
+                          "that is what you want",
+                          EscapeForLog(options.host, 60)),
+              "host");
+}
+
+Status CheckTls(const ServeOptions& options) {
+  if (options.tls_cert.empty() == options.tls_key.empty()) return {};
+  return Fail(ErrorCode::kInvalidArgument, "TLS needs both --tls-cert and --tls-key",
+              options.tls_cert.empty() ? "tls-cert" : "tls-key");
+}
+
+ServeOptions OptionsFrom(const Settings& s) {
+  ServeOptions o;
+  o.served_model_names = s.Texts("served-model-name");
+  o.host = s.Text("host");
+  o.port = static_cast<uint16_t>(s.Integer("port"));
+  o.api_key_file = s.Text("api-key-file");
+  o.chat_template_file = s.Text("chat-template");
+  o.tls_cert = s.Text("tls-cert");
+  o.tls_key = s.Text("tls-key");
+  o.isa = s.Text("isa");
+  o.threads = static_cast<int>(s.Integer("threads"));
+  o.ctx = s.Integer("ctx");
+  o.kv_memory_bytes = s.Bytes("kv-memory");
+  o.max_batch_tokens = static_cast<int>(s.Integer("max-batch-tokens"));
+  o.max_sequences = static_cast<int>(s.Integer("max-sequences"));
+  o.max_waiting = static_cast<int>(s.Integer("max-waiting"));
+  o.request_timeout_s = s.Number("request-timeout");
+  o.queue_timeout_s = s.Number("queue-timeout");
+  o.drain_timeout_s = s.Number("drain-timeout");
+  o.insecure = s.Switch("insecure");
+  o.no_vllm_metrics = s.Switch("no-vllm-metrics");
+  return o;
+}
+
+Status Prepare(const Invocation& invocation, ServeOptions& options) {
+  const Settings& settings = invocation.settings;
+  HR_ASSIGN_OR_RETURN(const std::string wanted, WantedModel(invocation));
+  if (settings.Has("api-key")) {
+    if (!options.api_key_file.empty())
+      return Fail(ErrorCode::kInvalidArgument, "give either --api-key-file or --api-key", "api-key");
+    HR_ASSIGN_OR_RETURN(options.api_key_file, KeyFileInMemory(settings.Text("api-key")));
+  }
+  HR_RETURN_IF_ERROR(CheckExposure(options));
+  HR_RETURN_IF_ERROR(CheckTls(options));
+  HR_ASSIGN_OR_RETURN(ModelChoice model, ChooseModel(settings, wanted));
+  options.model = std::move(model.path);
+  // Clients use the name that was typed here.
+  if (options.served_model_names.empty() && !model.name.empty()) options.served_model_names = {std::move(model.name)};
+  return {};
+}
+
+}  // namespace
+
+int ServeCommand(const Invocation& invocation) {
+  StartLog(invocation.settings.Text("log-level"),
+           invocation.settings.Switch("log-json") ? LogFormat::kJson : LogFormat::kText);
+  ServeOptions options = OptionsFrom(invocation.settings);
+  if (const Status ready = Prepare(invocation, options); !ready) return Complain(ready.error());
+  return RunServe(options);
+}
+
+}  // namespace headrace

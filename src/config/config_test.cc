@@ -1,0 +1,183 @@
+// Goal: every option can be set in every layer, the nearer layer wins and is named, and what is wrong is refused with
+// the place and near names.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "config/config_file.h"
+#include "config/near_names.h"
+#include "config/option_table.h"
+#include "config/option_value.h"
+#include "config/settings.h"
+
+namespace headrace {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+EnvironmentReader Variables(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const char* name) -> const char* {
+    const auto at = variables.find(name);
+    return at == variables.end() ? nullptr : at->second.c_str();
+  };
+}
+
+TEST(OptionTableTest, NamesAreUniqueAndDefaultsAreSound) {
+  std::set<std::string> names;
+  for (const OptionSpec& spec : OptionTable()) {
+    EXPECT_TRUE(names.insert(std::string(spec.name)).second) << spec.name;
+    for (const std::string_view alias : Words(spec.aliases))
+      EXPECT_TRUE(names.insert(std::string(alias)).second) << alias;
+    EXPECT_FALSE(spec.help.empty()) << spec.name;
+    EXPECT_NE(spec.commands, 0u) << spec.name;
+    EXPECT_EQ(spec.kind == OptionKind::kSwitch, spec.value_name.empty()) << spec.name;
+    EXPECT_EQ(spec.kind == OptionKind::kChoice, !spec.choices.empty()) << spec.name;
+    if (spec.default_value.empty()) continue;
+    const Status sound = CheckOptionValue(spec, {std::string(spec.default_value)}, "default");
+    EXPECT_TRUE(sound) << (sound ? "" : sound.error().message);
+  }
+}
+
+TEST(OptionTableTest, VllmSpellingsAreAliases) {
+  for (const auto& [alias, name] : {std::pair{"max-model-len", "ctx"},
+                                    {"max-num-seqs", "max-sequences"},
+                                    {"max-num-batched-tokens", "max-batch-tokens"},
+                                    {"ssl-certfile", "tls-cert"},
+                                    {"ssl-keyfile", "tls-key"},
+                                    {"max_batch_tokens", "max-batch-tokens"}}) {
+    ASSERT_NE(FindOption(alias), nullptr) << alias;
+    EXPECT_EQ(FindOption(alias)->name, name);
+  }
+  EXPECT_EQ(FindOption("max-batch"), nullptr);
+  EXPECT_EQ(EnvironmentName(*FindOption("kv-memory")), "HEADRACE_KV_MEMORY");
+  EXPECT_EQ(FileKey(*FindOption("kv-memory")), "kv_memory");
+}
+
+TEST(OptionValueTest, Sizes) {
+  EXPECT_EQ(ParseBytes("1024"), 1024u);
+  EXPECT_EQ(ParseBytes("2GiB"), uint64_t{2} << 30);
+  EXPECT_EQ(ParseBytes("512MB"), 512'000'000u);
+  EXPECT_EQ(ParseBytes("1.5 GiB"), uint64_t{3} << 29);
+  EXPECT_EQ(ParseBytes("2g"), uint64_t{2} << 30);
+  EXPECT_EQ(ParseBytes("7B"), 7u);
+  for (const char* bad : {"", "GiB", "-1", "1XB", "nan", "inf", "1e300", "2GiBx", "0x10", "2 G i B"})
+    EXPECT_FALSE(ParseBytes(bad)) << bad;
+}
+
+TEST(OptionValueTest, Times) {
+  EXPECT_EQ(ParseSeconds("30"), 30.0);
+  EXPECT_EQ(ParseSeconds("500ms"), 0.5);
+  EXPECT_EQ(ParseSeconds("5m"), 300.0);
+  EXPECT_EQ(ParseSeconds("1h"), 3600.0);
+  for (const char* bad : {"", "s", "-1s", "1d", "nan", "1 0"}) EXPECT_FALSE(ParseSeconds(bad)) << bad;
+}
+
+TEST(OptionValueTest, WrongValuesNameFlagAndRange) {
+  const auto message = [](const char* option, const char* value) {
+    const Status status = CheckOptionValue(*FindOption(option), {value}, std::string("--") + option);
+    return status ? std::string("accepted") : status.error().message;
+  };
+  EXPECT_EQ(message("port", "70000"), "--port: '70000' must be a whole number from 0 to 65535");
+  EXPECT_THAT(message("port", "8080x"), HasSubstr("a whole number"));
+  EXPECT_THAT(message("ctx", "8k"), HasSubstr("a whole number"));
+  EXPECT_THAT(message("top-p", "1.5"), HasSubstr("a number from 0 to 1"));
+  EXPECT_THAT(message("temperature", "nan"), HasSubstr("a number"));
+  EXPECT_THAT(message("isa", "sse"), HasSubstr("one of reference, avx2, avx512"));
+  EXPECT_THAT(message("kv-memory", "lots"), HasSubstr("2GiB"));
+  EXPECT_THAT(message("insecure", "maybe"), HasSubstr("true or false"));
+  EXPECT_EQ(message("port", "0"), "accepted");
+}
+
+TEST(SettingsTest, FlagOverEnvironmentOverFileOverDefault) {
+  const auto file = ParseConfigFile("port = 1\nhost = \"file\"\nctx = 100\n", "h.toml");
+  ASSERT_TRUE(file) << file.error().message;
+  const auto settings = Settings::Resolve(
+      {{"port", {"3"}}}, Variables({{"HEADRACE_PORT", "2"}, {"HEADRACE_HOST", "env"}, {"HEADRACE_ISA", ""}}), &*file);
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->Integer("port"), 3);
+  EXPECT_EQ(settings->Get("port").place, "--port");
+  EXPECT_EQ(settings->Text("host"), "env");
+  EXPECT_EQ(settings->Get("host").place, "HEADRACE_HOST");
+  EXPECT_EQ(settings->Integer("ctx"), 100);
+  EXPECT_EQ(settings->Get("ctx").place, "h.toml, line 3");
+  EXPECT_EQ(settings->Integer("max-sequences"), 32);
+  EXPECT_EQ(settings->Get("max-sequences").origin, SettingOrigin::kDefault);
+  EXPECT_FALSE(settings->Has("isa")) << "an empty variable is not set";
+}
+
+TEST(SettingsTest, EveryOptionOfServeCanBeSetByVariableAndFile) {
+  for (const OptionSpec& spec : OptionTable()) {
+    if ((spec.commands & kForServe) == 0 || spec.flag_only) continue;
+    const std::string value = spec.kind == OptionKind::kSwitch   ? "true"
+                              : spec.kind == OptionKind::kChoice ? std::string(Words(spec.choices).back())
+                                                                 : "7";
+    const auto by_variable = Settings::Resolve({}, Variables({{EnvironmentName(spec), value}}), nullptr);
+    ASSERT_TRUE(by_variable) << spec.name;
+    EXPECT_THAT(by_variable->Get(spec.name).texts, ElementsAre(value));
+    const auto file = ParseConfigFile(FileKey(spec) + " = \"" + value + "\"\n", "h.toml");
+    ASSERT_TRUE(file) << spec.name;
+    EXPECT_THAT(Settings::Resolve({}, Variables({}), &*file)->Get(spec.name).texts, ElementsAre(value));
+  }
+}
+
+TEST(SettingsTest, ListsSecretsAndMistakes) {
+  const auto settings = Settings::Resolve(
+      {}, Variables({{"HEADRACE_SERVED_MODEL_NAME", "a,b,"}, {"HEADRACE_API_KEY", "secret"}}), nullptr);
+  EXPECT_THAT(settings->Texts("served-model-name"), ElementsAre("a", "b"));
+  EXPECT_FALSE(settings->Has("api-key")) << "a client's key in the environment is not the server's";
+  const auto bad = Settings::Resolve({}, Variables({{"HEADRACE_PORT", "x"}}), nullptr);
+  EXPECT_THAT(bad.error().message, HasSubstr("HEADRACE_PORT: 'x'"));
+  EXPECT_EQ(bad.error().field, "port");
+}
+
+TEST(ConfigFileTest, ReadsEveryKind) {
+  const auto file = ParseConfigFile(
+      "max-batch-tokens = 64\ninsecure = true\nkv_memory = \"2GiB\"\nrequest_timeout = 1.5\nserved_model_name = "
+      "[\"a\", \"b\"]\nmax_model_len = 10\n",
+      "h.toml");
+  ASSERT_TRUE(file) << file.error().message;
+  const auto settings = Settings::Resolve({}, Variables({}), &*file);
+  EXPECT_EQ(settings->Integer("max-batch-tokens"), 64);
+  EXPECT_TRUE(settings->Switch("insecure"));
+  EXPECT_EQ(settings->Bytes("kv-memory"), uint64_t{2} << 30);
+  EXPECT_EQ(settings->Number("request-timeout"), 1.5);
+  EXPECT_THAT(settings->Texts("served-model-name"), ElementsAre("a", "b"));
+  EXPECT_EQ(settings->Integer("ctx"), 10);
+}
+
+TEST(ConfigFileTest, MistakesNameLineAndNearKeys) {
+  for (const auto& [text, what] : std::vector<std::pair<std::string, std::string>>{
+           {"\nprot = 1", "h.toml, line 2: unknown key 'prot'. Near: port"},
+           {"port = true", "line 1"},
+           {"port = 1.5", "'1.5' must be a whole number"},
+           {"port = [1]", "one plain value"},
+           {"[serve]\nport = 1", "unknown key 'serve'"},
+           {"host = \"a\nb\"", "not TOML"},
+           {"ctx = 1\nmax_model_len = 2", "set twice"},
+           {"api_key = \"k\"", "only be given on the command line"},
+           {"host = 1979-05-27", "one plain value"},
+           {std::string("a\0 = 1", 6), "not TOML"},
+           {"served_model_name = [[1]]", "list of texts"}}) {
+    const auto file = ParseConfigFile(text, "h.toml");
+    ASSERT_FALSE(file) << text;
+    EXPECT_THAT(file.error().message, HasSubstr(what)) << text;
+    EXPECT_EQ(file.error().code, ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(ConfigFileTest, DeeplyNestedTextIsAnError) {
+  EXPECT_FALSE(ParseConfigFile("port = " + std::string(100'000, '['), "h.toml"));
+  EXPECT_FALSE(ReadConfigFile("/nowhere/h.toml"));
+}
+
+TEST(NearNamesTest, EditsAndSharedWords) {
+  EXPECT_THAT(NearOptionNames("--prot", {"--port", "--host"}), ElementsAre("--port"));
+  EXPECT_THAT(NearOptionNames("max_batch", {"max-batch-tokens", "max-waiting"}), ElementsAre("max-batch-tokens"));
+  EXPECT_EQ(NearSentence("zzz", {"--port"}), "");
+  EXPECT_EQ(NearSentence("prot", {"port"}), " Near: port.");
+}
+
+}  // namespace
+}  // namespace headrace

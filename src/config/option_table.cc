@@ -1,0 +1,144 @@
+#include "config/option_table.h"
+
+#include <algorithm>
+#include <array>
+
+namespace headrace {
+namespace {
+
+constexpr uint32_t kLoads = kForServe | kForRun | kForConfig;
+constexpr uint32_t kServes = kForServe | kForConfig;
+constexpr uint32_t kStores = kForServe | kForRun | kForPull | kForList | kForShow | kForRm | kForDoctor | kForConfig;
+constexpr uint32_t kChats = kForRun | kForConfig;
+
+using enum OptionKind;
+using enum OptionGroup;
+
+// Every maximum is where a larger value can only be a slip, or where the field that takes it ends.
+constexpr std::array kTable = {
+    OptionSpec{"model", "", kText, kModel, kServes, "MODEL", "",
+               "model to serve: a name, a path, hf:OWNER/REPO or a URL (default: the only one here, else smollm2)"},
+    OptionSpec{"served-model-name", "", kTexts, kModel, kServes, "NAME...", "",
+               "names that requests may use for the model"},
+    OptionSpec{"chat-template", "", kFile, kModel, kLoads, "FILE", "",
+               "Jinja chat template instead of the model's own"},
+    OptionSpec{"models-dir", "", kFolder, kModel, kStores, "DIR", "",
+               "models folder (default: ./models, else one in the user's data folder)"},
+    OptionSpec{"offline", "", kSwitch, kModel, kForServe | kForRun | kForPull | kForConfig, "", "false",
+               "never fetch anything"},
+    OptionSpec{"sha256", "", kText, kModel, kForPull, "HEX", "", "the hash that a URL's file must have", 0, 0, "",
+               true},
+
+    OptionSpec{"host", "", kText, kNetwork, kServes, "ADDRESS", "127.0.0.1", "address to listen on"},
+    OptionSpec{"port", "", kInteger, kNetwork, kServes, "N", "8080", "port to listen on; 0: any free one", 0, 65535},
+    OptionSpec{"api-key-file", "", kFile, kNetwork, kServes, "FILE", "",
+               "TOML file of API keys; without it no key is asked for"},
+    OptionSpec{"api-key", "", kText, kNetwork, kForServe, "KEY", "", "one key (better: --api-key-file)", 0, 0, "", true,
+               "--api-key is visible to everybody on this machine; --api-key-file keeps keys in a file"},
+    OptionSpec{"insecure", "", kSwitch, kNetwork, kServes, "", "false", "listen on other addresses without keys"},
+    OptionSpec{"tls-cert", "ssl-certfile", kFile, kNetwork, kServes, "FILE", "",
+               "certificate chain (PEM); turns TLS on"},
+    OptionSpec{"tls-key", "ssl-keyfile", kFile, kNetwork, kServes, "FILE", "", "private key of --tls-cert (PEM)"},
+
+    OptionSpec{"ctx", "max-model-len ctx-size", kInteger, kLimits, kLoads, "TOKENS", "0",
+               "longest prompt and answer together; 0: the model's", 0, 1 << 24},
+    OptionSpec{"max-sequences", "max-num-seqs", kInteger, kLimits, kServes, "N", "32", "requests computed at once", 1,
+               4096},
+    OptionSpec{"max-waiting", "", kInteger, kLimits, kServes, "N", "1024",
+               "requests that may wait; more are refused with 503", 0, 1'000'000},
+    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kInteger, kLimits, kServes, "N", "256",
+               "tokens of one step", 1, 65'536},
+    OptionSpec{"request-timeout", "", kSeconds, kLimits, kServes, "TIME", "0", "longest time of a request; 0: none", 0,
+               604'800},
+    OptionSpec{"queue-timeout", "", kSeconds, kLimits, kServes, "TIME", "0",
+               "longest wait before a request begins; 0: none", 0, 604'800},
+    OptionSpec{"drain-timeout", "shutdown-timeout", kSeconds, kLimits, kServes, "TIME", "600",
+               "how long requests may go on after SIGTERM", 0, 604'800},
+
+    OptionSpec{"threads", "", kInteger, kMachine, kLoads | kForDoctor, "N", "0",
+               "compute threads; 0: the physical cores this process may use", 0, 256},
+    OptionSpec{"kv-memory", "", kBytes, kMachine, kLoads, "SIZE", "0",
+               "memory of the KV cache, such as 2GiB; 0: what fits"},
+    OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor, "NAME", "",
+               "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avx512"},
+
+    OptionSpec{"log-level", "uvicorn-log-level", kChoice, kLog, kServes, "LEVEL", "info",
+               "least important line to write", 0, 0, "trace debug info warn error"},
+    OptionSpec{"log-json", "", kSwitch, kLog, kServes, "", "false", "log lines as JSON"},
+    OptionSpec{"no-vllm-metrics", "", kSwitch, kLog, kServes, "", "false", "leave vllm:... names out of /metrics"},
+
+    OptionSpec{"system", "", kText, kSampling, kChats, "TEXT", "", "system prompt"},
+    OptionSpec{"temperature", "temp", kNumber, kSampling, kChats, "X", "", "0 always takes the likeliest token", 0,
+               100},
+    OptionSpec{"top-p", "", kNumber, kSampling, kChats, "X", "", "draw from the likeliest tokens that sum to X", 0, 1},
+    OptionSpec{"max-tokens", "", kInteger, kSampling, kChats, "N", "", "longest answer", 1, 1 << 24},
+    OptionSpec{"seed", "", kInteger, kSampling, kChats, "N", "", "equal seeds give equal answers", 0, 9e15},
+
+    OptionSpec{"verbose", "", kSwitch, kOutput, kForRun, "", "false",
+               "end with tokens per second and time to first token", 0, 0, "", true},
+    OptionSpec{"json", "", kSwitch, kOutput, kForList | kForShow, "", "false", "print JSON", 0, 0, "", true},
+    OptionSpec{"yes", "", kSwitch, kOutput, kForRm, "", "false", "do not ask", 0, 0, "", true},
+    OptionSpec{"origin", "", kSwitch, kOutput, kForConfig, "", "false", "show which layer set each value", 0, 0, "",
+               true},
+    OptionSpec{"config", "", kFile, kOutput, kStores, "FILE", "",
+               "configuration file (default: headrace/headrace.toml in the user's configuration folder)", 0, 0, "",
+               true},
+};
+
+bool SameName(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
+}
+
+std::string UpperOrLower(std::string_view name, bool upper) {
+  std::string out;
+  for (const char c : name) out += c == '-' ? '_' : upper && c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return out;
+}
+
+}  // namespace
+
+std::string_view OptionGroupTitle(OptionGroup group) {
+  switch (group) {
+    case kModel:
+      return "Model";
+    case kNetwork:
+      return "Network";
+    case kLimits:
+      return "Limits";
+    case kMachine:
+      return "Machine";
+    case kLog:
+      return "Log and metrics";
+    case kSampling:
+      return "Sampling";
+    case kOutput:
+      return "Other";
+  }
+  return "";
+}
+
+std::span<const OptionSpec> OptionTable() { return kTable; }
+
+const OptionSpec* FindOption(std::string_view name) {
+  for (const OptionSpec& spec : kTable) {
+    if (SameName(spec.name, name)) return &spec;
+    for (const std::string_view alias : Words(spec.aliases))
+      if (SameName(alias, name)) return &spec;
+  }
+  return nullptr;
+}
+
+std::string EnvironmentName(const OptionSpec& spec) { return "HEADRACE_" + UpperOrLower(spec.name, true); }
+std::string FileKey(const OptionSpec& spec) { return UpperOrLower(spec.name, false); }
+
+std::vector<std::string_view> Words(std::string_view list) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(' '), list.size());
+    if (end > 0) words.push_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return words;
+}
+
+}  // namespace headrace

@@ -1,0 +1,92 @@
+"""Goal: help fits a screen, mistakes are one line with the remedy and exit code 2, completions parse in their shells."""
+
+import shutil
+import subprocess
+
+from harness import CliTest, main
+
+COMMANDS = ["run", "serve", "pull", "list", "show", "rm", "doctor", "config", "completion", "version"]
+
+
+class CommandLine(CliTest):
+    def test_help_fits_one_screen_with_three_examples(self):
+        for arguments in (["--help"], ["-h"], ["help"]):
+            text = self.ok(*arguments)
+            self.assertLessEqual(len(text.splitlines()), 40)
+            self.assertTrue(all(len(line) <= 100 for line in text.splitlines()))
+            self.assertEqual(len([line for line in text.splitlines() if line.startswith("  headrace ")]), 3)
+            for command in COMMANDS:
+                self.assertIn(f"\n  {command} ", text)
+
+    def test_help_of_each_command(self):
+        for command in COMMANDS:
+            text = self.ok(command, "--help")
+            self.assertTrue(text.startswith(f"Usage: headrace {command}"), text)
+            self.assertLessEqual(len(text.splitlines()), 42)
+            self.assertEqual(text, self.ok("help", command))
+
+    def test_help_all_has_flags_variables_keys_and_exit_codes(self):
+        text = self.ok("--help", "all")
+        for part in ("--max-batch-tokens", "--max-num-batched-tokens", "HEADRACE_MAX_BATCH_TOKENS", "max_batch_tokens", "130  interrupted", "4    cannot serve"):
+            self.assertIn(part, text)
+        self.assertEqual(text, self.ok("help", "all"))
+
+    def test_version(self):
+        self.assertRegex(self.ok("--version"), r"^headrace \d+\.\d+\.\d+\n$")
+        self.assertEqual(self.ok("--version"), self.ok("version"))
+
+    def test_mistakes_are_usage_errors_with_near_names(self):
+        self.assertIn("a command is needed", self.refused(2))
+        self.assertIn("Near: serve", self.refused(2, "serv"))
+        self.assertIn("Near: --port", self.refused(2, "serve", "--prot", "1"))
+        self.assertIn("--port: 'x'", self.refused(2, "serve", "--port", "x"))
+        self.assertIn("--port", self.refused(2, "serve", "--port"))
+        self.assertIn("does not take 'b'", self.refused(2, "show", "a", "b"))
+        self.assertIn("unknown flag '--json' for serve", self.refused(2, "serve", "--json"))
+        for line in (self.refused(2, "serve", "--kv-memory", "lots"), self.refused(2, "pull"), self.refused(2, "completion", "csh")):
+            self.assertEqual(line.count("\n"), 1, line)
+
+    def test_hostile_arguments_are_escaped(self):
+        line = self.refused(2, "\x1b[31mred\n")
+        self.assertIn("\\x1b", line)
+        self.refused(2, "serve", "--" + "x" * 100_000)
+
+    def test_completions_parse(self):
+        for shell, check in (("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):
+            script = self.ok("completion", shell)
+            for word in ("--max-batch-tokens", "doctor", "avx512") if shell != "fish" else ("max-batch-tokens", "doctor", "avx512"):
+                self.assertIn(word, script)
+            if shutil.which(check[0]) is None:
+                print(f"{shell} is not here: its completion was not parsed")
+                continue
+            path = self.root / f"completion.{shell}"
+            path.write_text(script)
+            subprocess.run([*check, str(path)], check=True)
+
+    def test_bash_completes(self):
+        self.tiny()
+        script = self.root / "completion.bash"
+        script.write_text(self.ok("completion", "bash"))
+
+        def complete(*words):
+            ask = f"source {script}; COMP_WORDS=({' '.join(repr(w) for w in words)}); COMP_CWORD={len(words) - 1}; _headrace; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+            # headrace itself is asked for the models that are here.
+            binary = self.root / "bin"
+            binary.mkdir(exist_ok=True)
+            link = binary / "headrace"
+            if not link.exists():
+                from harness import HEADRACE
+                link.symlink_to(HEADRACE)
+            env = self.environment()
+            env["PATH"] = f"{binary}:{env['PATH']}"
+            return subprocess.run(["bash", "-c", ask], capture_output=True, text=True, env=env, cwd=self.root / "cwd", check=True).stdout.split()
+
+        self.assertEqual(complete("headrace", "ser"), ["serve"])
+        self.assertEqual(complete("headrace", "serve", "--max-b"), ["--max-batch-tokens"])
+        self.assertEqual(complete("headrace", "serve", "--isa", "avx5"), ["avx512"])
+        self.assertEqual(complete("headrace", "show", "ti"), ["tiny"])
+        self.assertEqual(complete("headrace", "pull", "smol"), ["smollm2"])
+        self.assertEqual(complete("headrace", "completion", "z"), ["zsh"])
+
+
+main()

@@ -1,0 +1,52 @@
+"""Runs the binary in a folder and an environment of its own. Standard library only."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HEADRACE, MAKE_TINY = (str(Path(name).absolute()) for name in sys.argv[1:3])
+
+
+class CliTest(unittest.TestCase):
+    """Each test has an empty home, models folder and working folder; nothing of the user's reaches the program."""
+
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="headrace-cli-")
+        self.addCleanup(self.scratch.cleanup)
+        self.root = Path(self.scratch.name)
+        self.models = self.root / "models"
+        for folder in ("home", "models", "cwd"):
+            (self.root / folder).mkdir()
+
+    def environment(self, more=None):
+        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "ASAN_SYMBOLIZER_PATH") if name in os.environ}
+        return keep | {"HOME": str(self.root / "home"), "HEADRACE_MODELS_DIR": str(self.models)} | (more or {})
+
+    def run_program(self, *arguments, env=None, stdin=""):
+        return subprocess.run([HEADRACE, *arguments], capture_output=True, text=True, input=stdin, timeout=120,
+                              cwd=self.root / "cwd", env=self.environment(env), check=False)
+
+    def ok(self, *arguments, **more):
+        done = self.run_program(*arguments, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, code, *arguments, **more):
+        """The error line; asserts the exit code and that nothing went to stdout."""
+        done = self.run_program(*arguments, **more)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertNotIn("\x1b", done.stderr, "no colour where there is no terminal")
+        return done.stderr
+
+    def tiny(self, name="tiny.gguf"):
+        path = self.models / name
+        subprocess.run([MAKE_TINY, str(path)], check=True)
+        return path
+
+
+def main():
+    unittest.main(argv=sys.argv[:1], verbosity=1)
