@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""The fp32 oracle of the llama family: numpy, dequantised weights, nothing clever. What the engine's logits are judged against.
+
+  llama_fp32.py MODEL.gguf --ids FILE --out FILE      ids: raw int32; out: logits [T, V] of every position, .npy or raw float32
+  llama_fp32.py MODEL.gguf --chat "What is the capital of France?" --greedy 16      text in, text out, for a look by eye
+  llama_fp32.py MODEL.gguf --ids FILE --greedy 16     prints the ids that greedy decoding adds
+
+Needs the packages of requirements.txt beside it (numpy, gguf; tokenizers for text). Follows ggml where the llama architecture leaves a choice: the
+rope pairs neighbours (2i, 2i + 1), because the GGUF converter has permuted Q and K for it; one KV head serves heads / kv_heads query heads in order;
+the head is tied to the embedding where there is no output.weight. Everything is float32 but for the angles of the rope, which are float64: a float32
+angle of position 8,000 is wrong by 5e-4 already.
+"""
+import argparse
+import sys
+
+import gguf
+import numpy as np
+
+BLOCK_TOKENS = 128  # rows of one pass: the logits of a block of a 49,152-word vocabulary are 25 MB
+SYSTEM = "You are a helpful assistant."  # SmolLM2's own default makes "the capital of France" nearly a tie
+
+
+class Metadata:
+    """Typed access to a GGUF file's key-value pairs, those of the architecture without its prefix."""
+
+    def __init__(self, reader):
+        self.fields = reader.fields
+        self.arch = self.get("general.architecture")
+
+    def get(self, key, default=None):
+        return self.fields[key].contents() if key in self.fields else default
+
+    def own(self, key, default=None):
+        value = self.get(f"{self.arch}.{key}", default)
+        if value is None:
+            raise ValueError(f"the file has no {self.arch}.{key}")
+        return value
+
+
+def rope_frequencies(meta, dims, factors):
+    """Radians a position of each rotated pair, float64 [dims / 2]. REQUIRES: `factors` is rope_freqs.weight or None.
+
+    Linear scaling stretches positions by its factor. Llama 3's scaling comes either as the converter's rope_freqs tensor, which divides each frequency,
+    or as metadata, where the tensor's values are computed here by the rule of the model's release.
+    """
+    base = meta.get(f"{meta.arch}.rope.freq_base", 10000.0)
+    frequency = base ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
+    kind = meta.get(f"{meta.arch}.rope.scaling.type", "linear")  # ggml's default: a factor without a type is linear
+    factor = meta.get(f"{meta.arch}.rope.scaling.factor", meta.get(f"{meta.arch}.rope.scale_linear", 1.0)) or 1.0
+    if factors is not None:
+        frequency = frequency / factors.astype(np.float64)
+    elif kind == "llama3":
+        frequency = frequency / llama3_factors(meta, frequency, factor)
+    if kind == "linear":
+        frequency = frequency / factor
+    if kind not in ("none", "linear", "llama3"):
+        raise ValueError(f"rope scaling {kind!r} is not known here")
+    return frequency
+
+
+def llama3_factors(meta, frequency, factor):
+    """What Llama 3.1 divides each frequency by: 1 for short waves, `factor` for long ones, a ramp between."""
+    low = meta.get(f"{meta.arch}.rope.scaling.low_freq_factor", 1.0)
+    high = meta.get(f"{meta.arch}.rope.scaling.high_freq_factor", 4.0)
+    context = meta.own("rope.scaling.original_context_length", 8192)
+    wave = 2 * np.pi / frequency
+    smooth = np.clip((context / wave - low) / (high - low), 0, 1)
+    return 1 / ((1 - smooth) / factor + smooth)
+
+
+def rms_norm(x, weight, epsilon):
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon)) * weight
+
+
+def silu(x):
+    with np.errstate(over="ignore"):  # exp(-x) may be inf: the quotient is then the right zero
+        return x / (1 + np.exp(-x))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+class Llama:
+    """A model in memory and the KV cache of one sequence. One thread. Invariant: `keys` and `values` hold `past` positions of every block."""
+
+    def __init__(self, path):
+        reader = gguf.GGUFReader(path)
+        self.meta = meta = Metadata(reader)
+        if meta.arch != "llama":
+            raise ValueError(f"architecture {meta.arch!r} is not known here, only llama")
+        if meta.get("llama.expert_count", 0):
+            raise ValueError("mixtures of experts are not known here")
+        self.blocks = meta.own("block_count")
+        self.width = meta.own("embedding_length")
+        self.heads = meta.own("attention.head_count")
+        self.kv_heads = meta.own("attention.head_count_kv", self.heads)
+        self.head_dim = meta.own("attention.key_length", self.width // self.heads)
+        self.rope_dims = meta.own("rope.dimension_count", self.head_dim)
+        self.epsilon = meta.own("attention.layer_norm_rms_epsilon")
+        self.weights = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float32) for t in reader.tensors}
+        self.head = self.weights.get("output.weight", self.weights["token_embd.weight"])
+        self.vocabulary = self.head.shape[0]
+        self.frequency = rope_frequencies(meta, self.rope_dims, self.weights.get("rope_freqs.weight"))
+        self.reset()
+
+    def reset(self):
+        self.past = 0
+        shape = (self.kv_heads, 0, self.head_dim)
+        self.keys = [np.zeros(shape, np.float32) for _ in range(self.blocks)]
+        self.values = [np.zeros(shape, np.float32) for _ in range(self.blocks)]
+
+    def logits(self, ids):
+        """[T, V] float32 for a fresh sequence of `ids`; position i has seen ids 0 … i."""
+        self.reset()
+        ids = np.asarray(ids, dtype=np.int64)
+        out = np.empty((len(ids), self.vocabulary), np.float32)
+        for at in range(0, len(ids), BLOCK_TOKENS):
+            out[at:at + BLOCK_TOKENS] = self.forward(ids[at:at + BLOCK_TOKENS])
+        return out
+
+    def greedy(self, ids, count, stop=()):
+        """Up to `count` ids, each the most likely one (lowest id in a tie); ends before an id of `stop`."""
+        last, out = self.logits(ids)[-1], []
+        while len(out) < count:
+            token = int(np.argmax(last))
+            if token in stop:
+                break
+            out.append(token)
+            last = self.forward(np.array([token]))[-1]
+        return out
+
+    def forward(self, ids):
+        """Appends `ids` to the sequence; their logits [T, V]."""
+        if ids.min() < 0 or ids.max() >= self.vocabulary:
+            raise ValueError(f"an id lies outside 0 … {self.vocabulary - 1}")
+        x = self.weights["token_embd.weight"][ids]
+        angle = np.arange(self.past, self.past + len(ids), dtype=np.float64)[:, None] * self.frequency
+        cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+        for block in range(self.blocks):
+            x = x + self.attention(block, rms_norm(x, self.weight(block, "attn_norm"), self.epsilon), cos, sin)
+            x = x + self.feed_forward(block, rms_norm(x, self.weight(block, "ffn_norm"), self.epsilon))
+        self.past += len(ids)
+        return rms_norm(x, self.weights["output_norm.weight"], self.epsilon) @ self.head.T
+
+    def attention(self, block, x, cos, sin):
+        q = self.rotate(self.project(block, "attn_q", x, self.heads), cos, sin)
+        k = self.rotate(self.project(block, "attn_k", x, self.kv_heads), cos, sin)
+        v = self.project(block, "attn_v", x, self.kv_heads)
+        self.keys[block] = k = np.concatenate([self.keys[block], k], axis=1)
+        self.values[block] = v = np.concatenate([self.values[block], v], axis=1)
+        group = self.heads // self.kv_heads
+        allowed = np.arange(k.shape[1])[None, :] <= self.past + np.arange(len(x))[:, None]
+        mixed = np.empty((len(x), self.heads, self.head_dim), np.float32)
+        for head in range(self.heads):
+            scores = q[head] @ k[head // group].T / np.float32(np.sqrt(self.head_dim))
+            mixed[:, head] = softmax(np.where(allowed, scores, np.float32(-np.inf))) @ v[head // group]
+        return self.linear(block, "attn_output", mixed.reshape(len(x), -1))
+
+    def feed_forward(self, block, x):
+        return self.linear(block, "ffn_down", silu(self.linear(block, "ffn_gate", x)) * self.linear(block, "ffn_up", x))
+
+    def project(self, block, name, x, heads):
+        """[heads, T, head_dim]"""
+        return self.linear(block, name, x).reshape(len(x), heads, self.head_dim).swapaxes(0, 1)
+
+    def rotate(self, x, cos, sin):
+        """Turns each neighbouring pair of the first rope_dims by its position's angle."""
+        out = x.copy()
+        even, odd = x[..., 0:self.rope_dims:2], x[..., 1:self.rope_dims:2]
+        out[..., 0:self.rope_dims:2] = even * cos - odd * sin
+        out[..., 1:self.rope_dims:2] = even * sin + odd * cos
+        return out
+
+    def linear(self, block, name, x):
+        y = x @ self.weight(block, name).T
+        bias = self.weights.get(f"blk.{block}.{name}.bias")
+        return y if bias is None else y + bias
+
+    def weight(self, block, name):
+        return self.weights[f"blk.{block}.{name}.weight"]
+
+
+def tokenizer(meta):
+    """The `tokenizers` object for a byte-level BPE vocabulary as SmolLM2's. The digits' rule is its own, so other pre-tokenizers are refused."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    if (meta.get("tokenizer.ggml.model"), meta.get("tokenizer.ggml.pre")) != ("gpt2", "smollm"):
+        raise ValueError("only the vocabulary gpt2 / smollm is known here: give --ids")
+    tokens, kinds = meta.get("tokenizer.ggml.tokens"), meta.get("tokenizer.ggml.token_type")
+    merges = [tuple(m.split(" ", 1)) for m in meta.get("tokenizer.ggml.merges")]
+    out = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+    digits, levels = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    out.pre_tokenizer, out.decoder = pre_tokenizers.Sequence([digits, levels]), decoders.ByteLevel()
+    out.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, kind in zip(tokens, kinds) if kind == 3])
+    return out
+
+
+def chat_text(user, system=SYSTEM):
+    turn = "<|im_start|>{}\n{}<|im_end|>\n"
+    return turn.format("system", system) + turn.format("user", user) + "<|im_start|>assistant\n"
+
+
+def read_ids(path):
+    ids = np.fromfile(path, dtype="<i4")
+    if not len(ids):
+        raise ValueError(f"{path} holds no ids")
+    return ids
+
+
+def save(path, logits):
+    if path.endswith(".npy"):
+        np.save(path, logits)
+    else:
+        logits.astype("<f4").tofile(path)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("--ids", help="raw int32 token ids")
+    p.add_argument("--chat", help="a user's message, put into ChatML")
+    p.add_argument("--text", help="plain text")
+    p.add_argument("--out", help="where the logits go")
+    p.add_argument("--greedy", type=int, default=0, metavar="N", help="decode N tokens")
+    args = p.parse_args()
+    if (args.ids is None) + (args.chat is None) + (args.text is None) != 2 or not (args.out or args.greedy):
+        p.error("give one of --ids, --chat, --text, and --out or --greedy")
+    model = Llama(args.model)
+    words = None if args.ids else tokenizer(model.meta)
+    ids = read_ids(args.ids) if args.ids else words.encode(chat_text(args.chat) if args.chat else args.text).ids
+    if args.out:
+        save(args.out, model.logits(ids))
+    if args.greedy:
+        new = model.greedy(ids, args.greedy, stop=(model.meta.get("tokenizer.ggml.eos_token_id", -1),))
+        print(words.decode(new) if words else " ".join(map(str, new)))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (OSError, ValueError) as e:
+        sys.exit(f"llama_fp32: {e}")
