@@ -25,8 +25,8 @@ std::string ZshCompletion() {
     }
     const std::string first = command.word_choices == "MODEL"
                                   ? " \\\n        '*:model:{ compadd -- $(" +
-                                        std::string("headrace list 2>/dev/null | awk \"NR > 1 {print \\$1}\"") +
-                                        ") " + PullableNames() + "; _files }'"
+                                        std::string("headrace list 2>/dev/null | awk \"NR > 1 {print \\$1}\"") + ") " +
+                                        PullableNames() + "; _files }'"
                               : command.word_choices.empty()
                                   ? ""
                                   : " \\\n        " + ShellQuoted(fmt::format("1:what:({})", command.word_choices));

@@ -1,7 +1,7 @@
 // Ctrl-C and SIGTERM as a question, while a command fetches something that must stay resumable.
 #pragma once
 
-#include <signal.h>
+#include <csignal>
 
 namespace headrace {
 

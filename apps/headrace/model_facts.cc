@@ -113,6 +113,8 @@ Result<Json> ReadModelFacts(const std::string& path, uint64_t memory_available_b
     facts["layers"] = config->layers;
     facts["width"] = config->width;
     facts["heads"] = fmt::format("{} ({} for K and V, {} wide)", config->heads, config->kv_heads, config->head_dim);
+  } else if (const auto context = file->MetaInt(facts.value("architecture", "") + ".context_length")) {
+    facts["context"] = *context;
   }
   AddTexts(*file, facts);
   if (config) AddMemoryPlan(*file, *config, memory_available_bytes, facts);

@@ -1,6 +1,6 @@
 #include "catalog/package_fetch.h"
 
-#include <stdlib.h>
+#include <cstdlib>
 
 #include <algorithm>
 #include <cerrno>

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <cerrno>
 #include <cstring>
@@ -120,7 +120,7 @@ Error PullCancelled() {
   return Error{ErrorCode::kCancelled, "interrupted; what was fetched is kept, the same command resumes", "", 0};
 }
 
-PullPorts SystemPullPorts(std::function<bool()> cancelled) {
+PullPorts SystemPullPorts(const std::function<bool()>& cancelled) {
   PullPorts ports;
   ports.cancelled = cancelled;
   ports.fetch = [cancelled](const HttpFetchRequest& request, HttpBodySink on_body, HttpHeadSink on_head) {

@@ -30,7 +30,7 @@ struct PullPorts {
 };
 
 // The real ones. `cancelled` is also asked while a server or program is silent.
-PullPorts SystemPullPorts(std::function<bool()> cancelled);
+PullPorts SystemPullPorts(const std::function<bool()>& cancelled);
 
 Error PullCancelled();
 

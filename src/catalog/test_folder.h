@@ -1,7 +1,7 @@
 // For the tests of this room: a folder that goes away, and files in it.
 #pragma once
 
-#include <stdlib.h>
+#include <cstdlib>
 
 #include <filesystem>
 #include <fstream>

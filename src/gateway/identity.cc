@@ -4,11 +4,15 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <toml++/toml.h>
 
 #include "base/file.h"
+#include "base/log.h"
 
 namespace headrace {
 namespace {
@@ -41,6 +45,52 @@ std::string Sha256(std::string_view text) {
   return digest;
 }
 
+// One table of [[keys]]. Errors name file, entry and field, never the value: it may be a key put there by mistake.
+struct KeyEntry {
+  const std::string& file_name;
+  const std::string where;
+  const toml::table* table;
+
+  [[nodiscard]] std::unexpected<Error> Wrong(std::string_view what) const {
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} {}", file_name, where, what), where);
+  }
+
+  Status Text(const char* field, std::string* out) const {
+    const toml::node* node = table->get(field);
+    if (node == nullptr) return {};
+    const auto text = node->value_exact<std::string>();
+    if (!text || text->empty() || text->size() > kKeyTextBytesMax) return Wrong(fmt::format("has a {} that is not a text of 1 to {} bytes", field, kKeyTextBytesMax));
+    *out = *text;
+    return {};
+  }
+
+  Status Read(std::string* sha256, Identity* identity) const {
+    if (table == nullptr) return Wrong("is not a table");
+    for (const auto& [name, value] : *table) {
+      const std::string_view k = name.str();
+      if (k != "name" && k != "sha256" && k != "tenant" && k != "highest_band" && k != "weight") {
+        return Wrong(fmt::format("has an unknown field '{}'; it may have name, sha256, tenant, highest_band and weight", EscapeForLog(k, 64)));
+      }
+    }
+    std::string hex, band_name = "normal";
+    identity->key_name = where;
+    HR_RETURN_IF_ERROR(Text("sha256", &hex));
+    HR_RETURN_IF_ERROR(Text("name", &identity->key_name));
+    HR_RETURN_IF_ERROR(Text("tenant", &identity->tenant));
+    HR_RETURN_IF_ERROR(Text("highest_band", &band_name));
+    const auto hash = FromHex(hex);
+    if (!hash) return Wrong(fmt::format("needs sha256 with 64 hex digits; {}", kHowTo));
+    *sha256 = *hash;
+    const auto band = BandNamed(band_name);
+    if (!band) return Wrong("has a highest_band that is not critical, high, normal or batch");
+    identity->highest_band = *band;
+    const toml::node* weight = table->get("weight");
+    if (weight != nullptr) identity->weight = weight->is_number() ? weight->value_or(0.0) : 0;
+    if (!(identity->weight > 0 && std::isfinite(identity->weight))) return Wrong("has a weight that is not a number above 0");
+    return {};
+  }
+};
+
 }  // namespace
 
 Result<KeyStore> KeyStore::Load(const std::string& path) {
@@ -59,29 +109,12 @@ Result<KeyStore> KeyStore::Parse(std::string_view text, const std::string& file_
   if (entries == nullptr || entries->empty()) return Fail(ErrorCode::kInvalidArgument, fmt::format("{} has no [[keys]]; {}", file_name, kHowTo), "keys");
   if (entries->size() > kKeysMax) return Fail(ErrorCode::kTooLarge, fmt::format("{} has more than {} keys", file_name, kKeysMax), "keys");
   KeyStore store;
+  std::set<std::string> hashes;
   for (size_t i = 0; i < entries->size(); ++i) {
-    const std::string where = fmt::format("keys[{}]", i);
-    const toml::table* entry = (*entries)[i].as_table();
-    if (entry == nullptr) return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} is not a table", file_name, where), where);
-    for (const auto& [name, value] : *entry) {
-      const std::string_view k = name.str();
-      if (k != "name" && k != "sha256" && k != "tenant" && k != "highest_band" && k != "weight") {
-        return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} has an unknown field '{}'", file_name, where, k), where);
-      }
-    }
+    KeyEntry entry{file_name, fmt::format("keys[{}]", i), (*entries)[i].as_table()};
     Key key;
-    const auto hash = FromHex((*entry)["sha256"].value_or(std::string_view()));
-    if (!hash) return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {} needs sha256 with 64 hex digits; {}", file_name, where, kHowTo), where);
-    key.sha256 = *hash;
-    key.identity.key_name = (*entry)["name"].value_or(where);
-    key.identity.tenant = (*entry)["tenant"].value_or(std::string("default"));
-    key.identity.weight = (*entry)["weight"].value_or(1.0);
-    const auto band = BandNamed((*entry)["highest_band"].value_or(std::string_view("normal")));
-    if (!band) return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}.highest_band must be critical, high, normal or batch", file_name, where), where);
-    key.identity.highest_band = *band;
-    if (!(key.identity.weight > 0 && std::isfinite(key.identity.weight))) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}.weight must be above 0", file_name, where), where);
-    }
+    HR_RETURN_IF_ERROR(entry.Read(&key.sha256, &key.identity));
+    if (!hashes.insert(key.sha256).second) return entry.Wrong("repeats the sha256 of an earlier entry");
     store.keys_.push_back(std::move(key));
   }
   return store;
@@ -89,8 +122,9 @@ Result<KeyStore> KeyStore::Parse(std::string_view text, const std::string& file_
 
 Result<Identity> KeyStore::Authenticate(std::string_view authorization) const {
   if (open()) return Identity{};
-  constexpr std::string_view kScheme = "Bearer ";
-  if (authorization.size() <= kScheme.size() || !authorization.starts_with(kScheme)) {
+  constexpr std::string_view kScheme = "bearer ";  // in any case (RFC 9110, 11.1)
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  if (authorization.size() <= kScheme.size() || !std::ranges::equal(authorization.substr(0, kScheme.size()), kScheme, same)) {
     return Fail(ErrorCode::kUnauthenticated, "You did not provide an API key. Send it in the header 'Authorization: Bearer KEY'.");
   }
   const std::string digest = Sha256(authorization.substr(kScheme.size()));

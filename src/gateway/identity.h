@@ -48,5 +48,6 @@ class KeyStore {
 
 constexpr size_t kKeysMax = 10'000;
 constexpr size_t kKeyFileBytesMax = 4 << 20;
+constexpr size_t kKeyTextBytesMax = 256;  // of a name or tenant
 
 }  // namespace headrace

@@ -1,6 +1,7 @@
 #include "gateway/pipeline.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "api/error.h"
 #include "base/log.h"
@@ -23,6 +24,10 @@ Band ChooseBand(const GenerationRequest& api, const Identity& identity) {
   return std::max(wanted, identity.highest_band);
 }
 
+TimeNs After(TimeNs time, int64_t ms) { return ms > (kNever - time) / kNsPerMs ? kNever : time + ms * kNsPerMs; }
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : EscapeForLog(text); }
+
 double Seconds(TimeNs time) { return static_cast<double>(time) / kNsPerSecond; }
 
 }  // namespace
@@ -37,13 +42,13 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     ++pipeline_.under_way_;
   }
 
-  // Validate and prepare run on the text pool; the result comes back to the loop.
+  // Validate and prepare run on the text pool, on an object of their own: this one stays with the loop.
   void Begin(std::string body) {
-    auto self = shared_from_this();
-    const Preparer* preparer = pipeline_.preparer_;
-    const bool posted = pipeline_.text_pool_.Post([self, preparer, body = std::move(body)]() mutable {
-      auto result = std::make_shared<Status>(self->Prepare(*preparer, body));
-      self->pipeline_.poster_([self = std::move(self), result] { self->AfterPrepare(*result); });
+    const bool posted = pipeline_.text_pool_.Post([self = shared_from_this(), preparer = pipeline_.preparer_, body = std::move(body)]() mutable {
+      auto prepared = std::make_shared<Prepared>();
+      Pipeline& pipeline = self->pipeline_;
+      if (!self->dropped_.load(std::memory_order_relaxed)) prepared->status = pipeline.Prepare(*preparer, self->kind_, body, &prepared->request);
+      pipeline.poster_([self = std::move(self), prepared = std::move(prepared)] { self->AfterPrepare(*prepared); });
     });
     if (!posted) Later({ErrorCode::kOverloaded, "Too many requests are waiting to be read. Retry later.", {}, kNotReadyRetryMs});
   }
@@ -54,6 +59,7 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
 
   void Drop() {
     sink_ = nullptr;
+    dropped_.store(true, std::memory_order_relaxed);
     call_.reset();
     if (!settled_) Settle({.status = 499, .error = "cancelled", .client_gone = true});
     --pipeline_.under_way_;
@@ -70,30 +76,30 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     if (first_delta_ != 0) {
       pipeline_.metrics_.Observe("headrace_time_to_first_token_seconds", "Time from accept to the first text.", {}, kTtftBuckets, Seconds(first_delta_ - accepted_));
     }
-    LOG_INFO("request id={} route={} tenant={} status={} error={} prompt_tokens={} completion_tokens={} ttft_ms={} total_ms={}",
-             request_.request_id, route, EscapeForLog(request_.identity.tenant), settlement.status, settlement.error.empty() ? "-" : settlement.error,
-             request_.prompt_tokens(), completion_tokens_, first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs, (now - accepted_) / kNsPerMs);
+    LOG_INFO("request id={} route={} key={} tenant={} model={} status={} error={} prompt_tokens={} completion_tokens={} ttft_ms={} total_ms={}",
+             request_.request_id, route, OrDash(request_.identity.key_name), OrDash(request_.identity.tenant), OrDash(request_.api.model), settlement.status,
+             OrDash(settlement.error), request_.prompt_tokens(), completion_tokens_, first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs,
+             (now - accepted_) / kNsPerMs);
   }
 
  private:
-  // On the text pool.
-  Status Prepare(const Preparer& preparer, const std::string& body) {
-    auto parsed = kind_ == GenerationRequest::Kind::kChat ? ParseChatRequest(body, pipeline_.options_.limits) : ParseCompletionRequest(body, pipeline_.options_.limits);
-    HR_RETURN_IF_ERROR(parsed);
-    request_.api = std::move(*parsed);
-    HR_RETURN_IF_ERROR(pipeline_.CheckModel(request_.api.model));
-    return preparer.Prepare(&request_);
-  }
+  struct Prepared {
+    PreparedRequest request;
+    Status status;
+  };
 
-  void AfterPrepare(const Status& prepared) {
+  void AfterPrepare(Prepared& prepared) {
     if (sink_ == nullptr) return;
-    if (!prepared) return OnError(prepared.error());
+    prepared.request.identity = std::move(request_.identity);
+    prepared.request.request_id = std::move(request_.request_id);
+    request_ = std::move(prepared.request);
+    if (!prepared.status) return OnError(prepared.status.error());
+    pipeline_.NoteUnknownFields(request_);
     const PipelineOptions& options = pipeline_.options_;
     request_.band = ChooseBand(request_.api, request_.identity);
     if (options.queue_timeout > 0) request_.start_before = accepted_ + options.queue_timeout;
     if (options.request_timeout > 0) request_.finish_before = accepted_ + options.request_timeout;
-    if (request_.api.deadline_ms) request_.finish_before = std::min(request_.finish_before, accepted_ + *request_.api.deadline_ms * kNsPerMs);
-    for (const std::string& field : request_.api.unknown_fields) LOG_DEBUG("request id={} has an unknown field {}", request_.request_id, EscapeForLog(field));
+    if (request_.api.deadline_ms) request_.finish_before = std::min(request_.finish_before, After(accepted_, *request_.api.deadline_ms));
     auto call = pipeline_.backend_->Start(request_, *this);
     if (!call) return OnError(call.error());
     call_ = std::move(*call);
@@ -101,20 +107,20 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
   }
 
   void OnDelta(ChoiceDelta delta) override {
-    if (sink_ == nullptr) return;
+    if (sink_ == nullptr || over_) return;
     if (first_delta_ == 0) first_delta_ = pipeline_.clock_.Now();
     completion_tokens_ += delta.tokens;
     sink_->OnDelta(delta);
   }
   void OnChoiceEnd(int index, FinishReason reason) override {
-    if (sink_ != nullptr) sink_->OnChoiceEnd(index, reason);
+    if (sink_ != nullptr && !over_) sink_->OnChoiceEnd(index, reason);
   }
   void OnEnd() override {
-    if (sink_ == nullptr) return;
+    if (sink_ == nullptr || std::exchange(over_, true)) return;
     sink_->OnEnd({.prompt_tokens = request_.prompt_tokens(), .completion_tokens = completion_tokens_});
   }
   void OnError(const Error& error) override {
-    if (sink_ == nullptr) return;
+    if (sink_ == nullptr || std::exchange(over_, true)) return;
     if (error.code == ErrorCode::kInternal || error.code == ErrorCode::kIo || error.code == ErrorCode::kCorruptData) {
       LOG_ERROR("request id={} failed: {}", request_.request_id, EscapeForLog(error.message, 500));
     }
@@ -124,11 +130,13 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
   Pipeline& pipeline_;
   const GenerationRequest::Kind kind_;
   PipelineSink* sink_;  // null once dropped
+  std::atomic<bool> dropped_{false};  // the text pool need not begin
   PreparedRequest request_;
   std::unique_ptr<BackendCall> call_;
   const TimeNs accepted_;
   TimeNs first_delta_ = 0;
   int64_t completion_tokens_ = 0;
+  bool over_ = false;  // the last event has been handed on
   bool settled_ = false;
 };
 
@@ -141,6 +149,29 @@ Pipeline::Pipeline(const PipelineOptions& options, const Clock& clock, TextPool&
 void Pipeline::Open(const Preparer& preparer, Backend& backend) {
   preparer_ = &preparer;
   backend_ = &backend;
+}
+
+Status Pipeline::Prepare(const Preparer& preparer, GenerationRequest::Kind kind, const std::string& body, PreparedRequest* request) const {
+  try {
+    auto parsed = kind == GenerationRequest::Kind::kChat ? ParseChatRequest(body, options_.limits) : ParseCompletionRequest(body, options_.limits);
+    HR_RETURN_IF_ERROR(parsed);
+    request->api = std::move(*parsed);
+    HR_RETURN_IF_ERROR(CheckModel(request->api.model));
+    return preparer.Prepare(request);
+  } catch (const std::exception& e) {  // no memory, or a library's own: this request's fault, not the process's end
+    return Fail(ErrorCode::kInternal, std::string("while reading the request: ") + e.what());
+  }
+}
+
+// T7: a line for each request would cost throughput.
+void Pipeline::NoteUnknownFields(const PreparedRequest& request) {
+  if (request.api.unknown_fields.empty()) return;
+  metrics_.Add("headrace_unknown_fields_total", "Request fields that this server does not know and passed over.", {}, static_cast<double>(request.api.unknown_fields.size()));
+  for (const std::string& field : request.api.unknown_fields) {
+    if (unknown_fields_.size() >= kUnknownFieldsNamedMax) return;
+    if (!unknown_fields_.emplace(request.identity.key_name, field).second) continue;
+    LOG_INFO("key={} sends a field that this server does not know: {} (first in request id={}; it is named once)", OrDash(request.identity.key_name), EscapeForLog(field), request.request_id);
+  }
 }
 
 Status Pipeline::CheckModel(const std::string& model) const {

@@ -1,12 +1,16 @@
 // The request pipeline, for `serve` now and `gateway` later: validate → prepare (text pool) → limits → admit → backend →
 // settle. (Identity comes before: it needs no body.) No network types: work is posted through two ports. Everything
-// here runs on the loop thread except prepare.
+// here runs on the loop thread except validate and prepare, whose result is handed over whole.
+// Invariants: a sink hears OnAdmitted at most once, OnEnd or OnError at most once and nothing after it; every call is
+// settled exactly once. Stop the text pool before the pipeline goes.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "api/limits.h"
 #include "gateway/backend.h"
@@ -72,12 +76,17 @@ class Pipeline {
   bool ready() const { return backend_ != nullptr && !closed_; }
   int under_way() const { return under_way_; }
 
+  // The request names one of this server's models.
+  Status CheckModel(const std::string& model) const;
+
   // Events never come from inside Start. `sink` must outlive the call.
   std::unique_ptr<PipelineCall> Start(GenerationRequest::Kind kind, std::string body, Identity identity, std::string request_id, PipelineSink& sink);
 
  private:
   friend class PipelineCall::Work;
-  Status CheckModel(const std::string& model) const;
+  // Any thread.
+  Status Prepare(const Preparer& preparer, GenerationRequest::Kind kind, const std::string& body, PreparedRequest* request) const;
+  void NoteUnknownFields(const PreparedRequest& request);
 
   const PipelineOptions options_;
   const Clock& clock_;
@@ -88,6 +97,10 @@ class Pipeline {
   Backend* backend_ = nullptr;
   bool closed_ = false;
   int under_way_ = 0;
+  std::set<std::pair<std::string, std::string>> unknown_fields_;  // (key, field) that the log has named
 };
+
+// Pairs of (key, unknown field) that are named in the log; beyond it they are only counted.
+constexpr size_t kUnknownFieldsNamedMax = 1024;
 
 }  // namespace headrace

@@ -16,19 +16,23 @@ TextPool::TextPool(int threads, size_t queue_max) : queue_max_(queue_max) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Main(); });
 }
 
-TextPool::~TextPool() {
+void TextPool::Stop() {
   {
     MutexLock lock(mutex_);
     stop_ = true;
   }
   ready_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  std::deque<std::move_only_function<void()>> dropped;  // destroyed without the lock
+  MutexLock lock(mutex_);
+  dropped.swap(queue_);
 }
 
 bool TextPool::Post(std::move_only_function<void()> work) {
   {
     MutexLock lock(mutex_);
-    if (queue_.size() >= queue_max_) return false;
+    if (stop_ || queue_.size() >= queue_max_) return false;
     queue_.push_back(std::move(work));
   }
   ready_.NotifyOne();
@@ -44,7 +48,7 @@ void TextPool::Main() {
       while (queue_.empty() && !stop_) ready_.Wait(mutex_);
       if (stop_) return;
       work = std::move(queue_.front());
-      queue_.erase(queue_.begin());
+      queue_.pop_front();
     }
     work();
   }

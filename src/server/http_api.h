@@ -2,8 +2,11 @@
 // answered here, also while the model loads. Loop thread.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/models.h"
@@ -13,6 +16,7 @@
 #include "net/event_loop.h"
 #include "net/http_server.h"
 #include "server/model_service.h"
+#include "server/responder.h"
 
 namespace headrace {
 
@@ -20,6 +24,8 @@ struct HttpApiOptions {
   std::vector<std::string> model_names;
   std::string host;               // bound address, accepted in Host
   int64_t created = 0;
+  TimeNs keep_alive = 10 * kNsPerSecond;     // proxies and clients give up on a silent stream after a minute or more
+  TimeNs stalled_after = 60 * kNsPerSecond;  // work and no step for this long means that the engine hangs
 };
 
 class HttpApi final : public HttpHandler {
@@ -29,6 +35,10 @@ class HttpApi final : public HttpHandler {
   // The model is loaded. Borrowed.
   void SetModel(ModelService* model) { model_ = model; }
   void SetDraining() { draining_ = true; }
+  // Nothing is under way and every answer has been sent.
+  bool all_written() { return text_jobs_ == 0 && answers_.all_written(); }
+  // Ends every answer under way with an error.
+  void FailAll(const Error& error) { answers_.FailAll(error); }
 
   std::optional<HttpResponse> OnHeaders(const HttpRequest& request) override;
   void OnRequest(std::shared_ptr<HttpExchange> exchange) override;
@@ -36,16 +46,23 @@ class HttpApi final : public HttpHandler {
 
  private:
   struct Route {
-    const char* path;
+    const char* path;    // also the name in log and metrics
     const char* method;
     bool needs_key;
     void (HttpApi::*handle)(std::shared_ptr<HttpExchange>);
   };
   static const Route kRoutes[];
   const Route* FindRoute(std::string_view path, std::string_view method, bool* path_exists) const;
-  HttpHeaders CommonHeaders(const HttpRequest& request);
+  static std::string MethodsOf(std::string_view path);
+  std::optional<HttpResponse> Refuse(const HttpRequest& request);
+  HttpResponse RefuseRoute(const HttpRequest& request, bool path_exists);
+  // One access-log line and the counter, for what the pipeline does not settle.
+  void Note(std::string_view route, const HttpRequest& request, const HttpResponse& response);
+  void Answer(HttpExchange& exchange, HttpResponse response);
+  HttpHeaders AnswerHeaders(const HttpRequest& request);
   HttpResponse Refusal(const HttpRequest& request, const Error& error);
   HttpResponse Json(const HttpRequest& request, int status, std::string body);
+  HttpResponse JsonOr(const HttpRequest& request, Result<std::string> body);
   std::string RequestId(const HttpRequest& request);
 
   void Chat(std::shared_ptr<HttpExchange> exchange) { Generate(std::move(exchange), GenerationRequest::Kind::kChat); }
@@ -60,6 +77,10 @@ class HttpApi final : public HttpHandler {
   void Ready(std::shared_ptr<HttpExchange> exchange);
   void Metrics(std::shared_ptr<HttpExchange> exchange);
   void Version(std::shared_ptr<HttpExchange> exchange);
+  // Runs `work` on the text pool and answers with its JSON.
+  void AnswerFromPool(std::shared_ptr<HttpExchange> exchange, std::move_only_function<Result<std::string>(const std::string& body)> work);
+  Result<std::string> TokenizeText(const ModelService& model, const std::string& body) const;
+  Result<std::string> DetokenizeIds(const ModelService& model, const std::string& body) const;
   std::vector<ModelCard> Cards() const;
   HealthState State() const;
 
@@ -70,8 +91,10 @@ class HttpApi final : public HttpHandler {
   Pipeline& pipeline_;
   TextPool& text_pool_;
   MetricsRegistry& metrics_;
+  AnswerSet answers_;
   ModelService* model_ = nullptr;
   bool draining_ = false;
+  int text_jobs_ = 0;  // of AnswerFromPool, under way
   const uint64_t id_key_;
   uint64_t ids_ = 0;
 };

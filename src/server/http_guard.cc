@@ -76,6 +76,12 @@ bool IsJsonContentType(std::string_view content_type) {
   return name.starts_with("utf-8") || name.starts_with("utf8") || name.starts_with("us-ascii");
 }
 
+bool IsJsonBody(const HttpRequest& request) {
+  const std::string_view type = request.Header("content-type"), origin = request.Header("origin");
+  if (type.empty() && !origin.empty() && !IsLoopbackOrigin(origin)) return false;
+  return IsJsonContentType(type);
+}
+
 std::string PercentDecode(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -16,8 +16,10 @@ Status CheckHostHeader(std::string_view host, std::string_view bound_host);
 // T15: Access-Control-Allow-Origin for a page from a loopback origin; none for others.
 HttpHeaders CorsHeaders(const HttpRequest& request);
 HttpHeaders PreflightHeaders(const HttpRequest& request);
-// application/json, any +json, or none at all (curl without a header sends form encoding, which is refused).
+// application/json or any +json, in UTF-8. None at all is taken for it too, except with an Origin that is not loopback:
+// a page of another site can send a body without a type and without a preflight.
 bool IsJsonContentType(std::string_view content_type);
+bool IsJsonBody(const HttpRequest& request);
 std::string PercentDecode(std::string_view text);
 
 }  // namespace headrace

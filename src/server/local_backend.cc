@@ -1,6 +1,7 @@
 #include "server/local_backend.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "api/error.h"
 #include "text/stream_decoder.h"
@@ -89,14 +90,17 @@ class LocalBackend::Call final : public BackendCall {
     return {};
   }
 
-  // Hands on everything new. The sink may destroy this call.
+  // Hands on everything new. The sink may destroy this call. The bell of others rings here too, also between the last
+  // event and the destruction: nothing follows the last event.
   void Drain() {
     const std::shared_ptr<bool> alive = alive_;
-    for (size_t i = 0; i < choices_.size(); ++i) {
+    for (size_t i = 0; i < choices_.size() && !over_; ++i) {
       if (!choices_[i].ended) DrainChoice(static_cast<int>(i), choices_[i]);
       if (!*alive) return;
     }
-    if (std::ranges::all_of(choices_, &Choice::ended)) sink_.OnEnd();
+    if (over_ || !std::ranges::all_of(choices_, &Choice::ended)) return;
+    over_ = true;
+    sink_.OnEnd();
   }
 
  private:
@@ -116,6 +120,15 @@ class LocalBackend::Call final : public BackendCall {
     const std::string field = request_.api.kind == GenerationRequest::Kind::kChat ? "messages" : "prompt";
     if (pool_tokens < d.context) return Fail(KvPoolLimitError(pool_tokens, prompt_tokens, request_.api.max_tokens, field));
     return Fail(ContextLengthError(d.context, prompt_tokens, request_.api.max_tokens, field));
+  }
+
+  // One choice failed: the request has, and its other choices are not worth their steps.
+  void FailAll(const Error& error) {
+    over_ = true;
+    for (Choice& choice : choices_) {
+      if (!std::exchange(choice.ended, true)) choice.stream->Cancel();
+    }
+    sink_.OnError(error);
   }
 
   // The prompt as the first text of an echoing choice, with its log-probabilities.
@@ -154,7 +167,7 @@ class LocalBackend::Call final : public BackendCall {
     delta.text = end == EndReason::kNone ? choice.decoder.TakeComplete() : choice.decoder.Flush();
     choice.ended = end != EndReason::kNone;
     const std::shared_ptr<bool> alive = alive_;
-    if (end == EndReason::kError) return sink_.OnError(choice.stream->error());
+    if (end == EndReason::kError) return FailAll(choice.stream->error());
     if (!delta.text.empty() || delta.tokens > 0) sink_.OnDelta(std::move(delta));
     if (*alive && choice.ended) sink_.OnChoiceEnd(index, ToFinishReason(end));
   }
@@ -163,6 +176,7 @@ class LocalBackend::Call final : public BackendCall {
   const PreparedRequest& request_;
   BackendSink& sink_;
   std::vector<Choice> choices_;
+  bool over_ = false;  // OnEnd or OnError has been called
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

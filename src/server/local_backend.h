@@ -1,5 +1,6 @@
 // The pipeline's backend over the engine of this process. One sequence for each choice; one doorbell for all, so that a
-// step that moves many answers wakes the loop once. Loop thread.
+// step that moves many answers wakes the loop once. Loop thread. Stop the engine's thread before this goes: its steps
+// ring the bell.
 #pragma once
 
 #include <memory>

@@ -2,12 +2,14 @@
 // terminal chat.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "executor/executor.h"
+#include "executor/scripted/script.h"
 #include "gateway/preparer.h"
 #include "model/model_config.h"
 #include "server/serve_options.h"
@@ -22,7 +24,11 @@ class ModelService {
  public:
   // Blocks while loading. Errors say what, why and what to do next.
   static Result<std::unique_ptr<ModelService>> Load(const ServeOptions& options, const Clock& clock);
+  // A script that is in memory already.
+  static Result<std::unique_ptr<ModelService>> FromScript(Script script, const ServeOptions& options, const Clock& clock);
   ~ModelService();
+  // No step runs after it. Before a LocalBackend over this engine is destroyed: steps ring its bell.
+  void Stop() { thread_.reset(); }
 
   Engine& engine() { return *engine_; }
   const ExecutorDescription& description() const { return executor_->Describe(); }
@@ -31,12 +37,15 @@ class ModelService {
   int64_t trained_context() const { return trained_context_; }
   // Tokens that fit the KV pool.
   int64_t kv_tokens() const { return int64_t{description().kv_blocks} * kBlockTokens; }
+  // What one request may use: the context, or the pool where that is smaller (O-26).
+  int64_t served_context() const { return std::min(description().context, kv_tokens()); }
   // "weights 97 MiB, KV 360 MiB = 16384 tokens …": what the memory is for.
   std::string MemoryPlan() const;
 
  private:
   ModelService() = default;
   Status LoadScript(const ServeOptions& options);
+  Status TakeScript(Script script, const ServeOptions& options);
   Status LoadModel(const ServeOptions& options);
   Status SetTemplate(const ServeOptions& options, std::string from_model);
   void StartEngine(const ServeOptions& options, const Clock& clock);

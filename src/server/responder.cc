@@ -1,20 +1,54 @@
 #include "server/responder.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "api/error.h"
 #include "net/sse.h"
 
 namespace headrace {
 namespace {
 
-// Proxies and clients give up on a silent stream after a minute or more; a comment every 10 s keeps it alive.
-constexpr TimeNs kKeepAlive = 10 * kNsPerSecond;
+// Exchanges that wait to be sent are looked at this often: one may hold a body of many megabytes.
+constexpr TimeNs kForgetEvery = kNsPerSecond;
 
 }  // namespace
+
+void AnswerSet::Remove(const GenerationResponder& answer) {
+  const auto it = std::ranges::find(under_way_, &answer, &std::shared_ptr<GenerationResponder>::get);
+  if (it == under_way_.end()) return;
+  const std::shared_ptr<GenerationResponder> removed = std::move(*it);
+  *it = std::move(under_way_.back());
+  under_way_.pop_back();
+  Watch(removed->exchange_);
+}
+
+void AnswerSet::Watch(std::shared_ptr<HttpExchange> exchange) {
+  if (!exchange->open()) return;
+  unwritten_.push_back(std::move(exchange));
+  if (unwritten_.size() == 1) timer_ = loop_.After(kForgetEvery, [this] { ForgetWritten(); });
+}
+
+void AnswerSet::ForgetWritten() {
+  std::erase_if(unwritten_, [](const auto& exchange) { return !exchange->open(); });
+  loop_.Cancel(timer_);
+  if (!unwritten_.empty()) timer_ = loop_.After(kForgetEvery, [this] { ForgetWritten(); });
+}
+
+bool AnswerSet::all_written() {
+  ForgetWritten();
+  return under_way_.empty() && unwritten_.empty();
+}
+
+void AnswerSet::FailAll(const Error& error) {
+  const auto answers = under_way_;
+  for (const auto& answer : answers) answer->OnError(error);
+}
 
 void GenerationResponder::Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id,
                               std::shared_ptr<HttpExchange> exchange) {
   auto responder = std::make_shared<GenerationResponder>(std::move(context), kind, request_id, exchange);
-  responder->self_ = responder;
+  responder->context_.answers.Add(responder);
   responder->call_ = responder->context_.pipeline.Start(kind, exchange->request().body, std::move(identity), std::move(request_id), *responder);
   responder->ArmKeepAlive();
   exchange->OnClientGone([weak = std::weak_ptr(responder)] {
@@ -24,6 +58,8 @@ void GenerationResponder::Run(ResponderContext context, GenerationRequest::Kind 
 
 GenerationResponder::GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id, std::shared_ptr<HttpExchange> exchange)
     : context_(std::move(context)), kind_(kind), request_id_(std::move(request_id)), exchange_(std::move(exchange)) {}
+
+GenerationResponder::~GenerationResponder() { context_.loop.Cancel(keep_alive_); }
 
 void GenerationResponder::OnAdmitted(const PreparedRequest& request) {
   const GenerationRequest& api = request.api;
@@ -39,9 +75,7 @@ void GenerationResponder::OnAdmitted(const PreparedRequest& request) {
 
 void GenerationResponder::StartStream() {
   stream_started_ = true;
-  HttpHeaders headers = context_.headers;
-  headers.insert(headers.end(), {{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
-  exchange_->StartStream(200, std::move(headers));
+  exchange_->StartStream(200, Headers({{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}));
   std::string out;
   if (kind_ == GenerationRequest::Kind::kChat) {
     auto& writer = writer_.emplace<ChatChunkWriter>(head_, include_usage_);
@@ -52,6 +86,12 @@ void GenerationResponder::StartStream() {
   Send(std::move(out));
 }
 
+HttpHeaders GenerationResponder::Headers(std::initializer_list<std::pair<std::string, std::string>> more) const {
+  HttpHeaders headers = context_.headers;
+  headers.insert(headers.end(), more);
+  return headers;
+}
+
 void GenerationResponder::Send(std::string bytes) {
   if (bytes.empty()) return;
   last_write_ = context_.loop.Now();
@@ -59,18 +99,17 @@ void GenerationResponder::Send(std::string bytes) {
 }
 
 void GenerationResponder::ArmKeepAlive() {
-  keep_alive_ = context_.loop.After(kKeepAlive, [weak = weak_from_this()] {
-    auto self = weak.lock();
-    if (self == nullptr || self->self_ == nullptr) return;
-    if (self->streaming_ && !self->collected_.empty()) {
-      if (!self->stream_started_) self->StartStream();
-      if (self->context_.loop.Now() - self->last_write_ >= kKeepAlive / 2) self->Send(SseComment("ping"));
+  keep_alive_ = context_.loop.After(context_.keep_alive, [this] {
+    if (streaming_) {
+      if (!stream_started_) StartStream();
+      if (context_.loop.Now() - last_write_ >= context_.keep_alive / 2) Send(SseComment("ping"));
     }
-    self->ArmKeepAlive();
+    ArmKeepAlive();
   });
 }
 
 void GenerationResponder::OnDelta(const ChoiceDelta& delta) {
+  if (finished_) return;
   if (streaming_) return StreamDelta(delta);
   Collected& choice = collected_[static_cast<size_t>(delta.index)];
   choice.text += delta.text;
@@ -90,6 +129,7 @@ void GenerationResponder::StreamDelta(const ChoiceDelta& delta) {
 }
 
 void GenerationResponder::OnChoiceEnd(int index, FinishReason reason) {
+  if (finished_) return;
   collected_[static_cast<size_t>(index)].reason = reason;
   if (!streaming_) return;
   if (!stream_started_) StartStream();
@@ -104,6 +144,7 @@ void GenerationResponder::OnChoiceEnd(int index, FinishReason reason) {
 }
 
 void GenerationResponder::OnEnd(const Usage& usage) {
+  if (finished_) return;
   if (!streaming_) return RespondWhole(usage);
   std::string out;
   if (include_usage_) {
@@ -118,8 +159,7 @@ void GenerationResponder::OnEnd(const Usage& usage) {
 }
 
 void GenerationResponder::RespondWhole(const Usage& usage) {
-  HttpResponse response{200, context_.headers, ""};
-  response.headers.emplace_back("Content-Type", "application/json");
+  HttpResponse response{200, Headers({{"Content-Type", "application/json"}}), ""};
   if (kind_ == GenerationRequest::Kind::kChat) {
     std::vector<ChatChoice> choices;
     for (Collected& c : collected_) {
@@ -140,29 +180,26 @@ void GenerationResponder::RespondWhole(const Usage& usage) {
 }
 
 void GenerationResponder::OnError(const Error& error) {
+  if (finished_) return;
   HttpError http = ToOpenAiError(error);
   if (stream_started_) {
     // O-05: one parseable error event, no [DONE], and the body ends properly.
     Send(SseData(StreamErrorEvent(error)));
     exchange_->End();
   } else {
-    HttpResponse response{http.status, context_.headers, std::move(http.body)};
+    HttpResponse response{http.status, Headers({{"Content-Type", "application/json"}}), std::move(http.body)};
     response.headers.insert(response.headers.end(), http.headers.begin(), http.headers.end());
-    response.headers.emplace_back("Content-Type", "application/json");
     exchange_->Respond(std::move(response));
   }
   Finish({.status = http.status, .error = std::string(ErrorCodeName(error.code))});
 }
 
 void GenerationResponder::Finish(const Settlement& settlement) {
-  if (self_ == nullptr) return;
+  if (std::exchange(finished_, true)) return;
   context_.loop.Cancel(keep_alive_);
   call_->Settle(settlement);
-  // The call may be the one that is calling us: let it return first.
-  context_.loop.Post([self = std::move(self_)]() mutable {
-    self->call_.reset();
-    self.reset();
-  });
+  // The call may be the one that is calling us: let it return first. The loop runs this only while the set is there.
+  context_.loop.Post([this, &answers = context_.answers] { answers.Remove(*this); });
 }
 
 }  // namespace headrace

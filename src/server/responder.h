@@ -1,9 +1,11 @@
 // One generation request over HTTP: the pipeline's events become a JSON answer or a stream of server-sent events.
-// Lives until the answer is complete or the client is gone. Loop thread.
+// An AnswerSet owns it until the answer is complete or the client is gone. Loop thread.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -15,11 +17,37 @@
 
 namespace headrace {
 
+class GenerationResponder;
+
+// The answers under way, and those that are complete but not yet taken by the kernel. Dropping it cancels the former.
+class AnswerSet {
+ public:
+  explicit AnswerSet(EventLoop& loop) : loop_(loop) {}
+
+  void Add(std::shared_ptr<GenerationResponder> answer) { under_way_.push_back(std::move(answer)); }
+  void Remove(const GenerationResponder& answer);
+  // The exchange counts as unwritten until its answer is complete and sent, or its client is gone.
+  void Watch(std::shared_ptr<HttpExchange> exchange);
+  // Nothing is under way and nothing waits to be sent.
+  bool all_written();
+  // Ends every answer under way with this error.
+  void FailAll(const Error& error);
+
+ private:
+  void ForgetWritten();
+  EventLoop& loop_;
+  std::vector<std::shared_ptr<GenerationResponder>> under_way_;
+  std::vector<std::shared_ptr<HttpExchange>> unwritten_;
+  EventLoop::TimerId timer_;
+};
+
 // What all answers of this server share.
 struct ResponderContext {
   EventLoop& loop;
   Pipeline& pipeline;
   const Clock& clock;
+  AnswerSet& answers;
+  TimeNs keep_alive = 0;   // a silent stream gets a comment after this long, and at the latest after 1.5 times as long
   std::string system_fingerprint;
   HttpHeaders headers;  // of this answer: request id, CORS
 };
@@ -29,6 +57,7 @@ class GenerationResponder final : public PipelineSink, public std::enable_shared
   static void Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id, std::shared_ptr<HttpExchange> exchange);
 
   GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id, std::shared_ptr<HttpExchange> exchange);
+  ~GenerationResponder() override;
 
   void OnAdmitted(const PreparedRequest& request) override;
   void OnDelta(const ChoiceDelta& delta) override;
@@ -37,6 +66,7 @@ class GenerationResponder final : public PipelineSink, public std::enable_shared
   void OnError(const Error& error) override;
 
  private:
+  friend class AnswerSet;
   // A whole answer under construction, one entry a choice.
   struct Collected {
     std::string text;
@@ -48,6 +78,7 @@ class GenerationResponder final : public PipelineSink, public std::enable_shared
   void StreamDelta(const ChoiceDelta& delta);
   void Send(std::string bytes);
   void ArmKeepAlive();
+  HttpHeaders Headers(std::initializer_list<std::pair<std::string, std::string>> more) const;
   void RespondWhole(const Usage& usage);
   void Finish(const Settlement& settlement);
   std::vector<TokenLogprob>* PendingLogprobs(size_t index) { return wants_logprobs_ ? &pending_logprobs_[index] : nullptr; }
@@ -67,7 +98,7 @@ class GenerationResponder final : public PipelineSink, public std::enable_shared
   std::variant<std::monostate, ChatChunkWriter, CompletionChunkWriter> writer_;
   EventLoop::TimerId keep_alive_;
   TimeNs last_write_ = 0;
-  std::shared_ptr<GenerationResponder> self_;  // alive until finished
+  bool finished_ = false;
 };
 
 }  // namespace headrace

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -21,9 +24,13 @@ class Serving {
   explicit Serving(const ServeOptions& options)
       : options_(options), text_pool_(1), pipeline_(PipelineOptionsOf(options), clock_, text_pool_, [this](auto work) { loop_.Post(std::move(work)); }, metrics_) {}
 
+  // In order of use: the pool's work borrows pipeline and model, exchanges their server, answers their backend.
   ~Serving() {
     if (loader_.joinable()) loader_.join();
+    text_pool_.Stop();
     server_.reset();
+    api_.reset();
+    if (model_ != nullptr) model_->Stop();  // its steps ring the backend's bell
     backend_.reset();
     model_.reset();
   }
@@ -34,15 +41,22 @@ class Serving {
       if (!keys) return Refuse(keys.error());
       keys_ = std::move(*keys);
     }
-    api_ = std::make_unique<HttpApi>(HttpApiOptions{.model_names = ModelNames(options_), .host = options_.host, .created = clock_.UnixSeconds()}, keys_, loop_, clock_,
-                                     pipeline_, text_pool_, metrics_);
+    const HttpApiOptions api{.model_names = ModelNames(options_), .host = options_.host, .created = clock_.UnixSeconds(), .keep_alive = Ns(options_.keep_alive_s),
+                             .stalled_after = Ns(options_.stalled_after_s)};
+    api_ = std::make_unique<HttpApi>(api, keys_, loop_, clock_, pipeline_, text_pool_, metrics_);
     HttpServerOptions http{.host = options_.host, .port = options_.port, .tls_cert_file = options_.tls_cert, .tls_key_file = options_.tls_key};
+    http.body_bytes_max = ApiLimits{}.body_bytes_max;
     auto server = HttpServer::Listen(loop_, http, *api_);
     if (!server) return Refuse(server.error());
     server_ = std::move(*server);
+    std::signal(SIGPIPE, SIG_IGN);  // a closed pipe on stdout is no reason to end
     loop_.OnSignal({SIGTERM, SIGINT}, [this](int) { Drain(); });
+    metrics_.Watch("headrace_requests_under_way", "Generation requests in the pipeline.", {}, false, [this] { return pipeline_.under_way(); });
+    if (!options_.quiet) SayListening();
+    if (options_.on_listening) options_.on_listening(server_->port());
     loader_ = std::thread([this] { Load(); });
     loop_.Run();
+    LeaveLoader();
     return exit_code_;
   }
 
@@ -54,10 +68,11 @@ class Serving {
   static PipelineOptions PipelineOptionsOf(const ServeOptions& options) {
     PipelineOptions p;
     p.model_names = ModelNames(options);
-    p.request_timeout = static_cast<TimeNs>(options.request_timeout_s * kNsPerSecond);
-    p.queue_timeout = static_cast<TimeNs>(options.queue_timeout_s * kNsPerSecond);
+    p.request_timeout = Ns(options.request_timeout_s);
+    p.queue_timeout = Ns(options.queue_timeout_s);
     return p;
   }
+  static TimeNs Ns(double seconds) { return static_cast<TimeNs>(std::min(seconds * 1e9, 4e18)); }
 
   int Refuse(const Error& error) {
     std::fprintf(stderr, "headrace: %s\n", error.message.c_str());
@@ -68,6 +83,7 @@ class Serving {
   void Load() {
     const TimeNs begin = clock_.Now();
     auto model = std::make_shared<Result<std::unique_ptr<ModelService>>>(ModelService::Load(options_, clock_));
+    loaded_ = true;
     loop_.Post([this, model, begin] {
       if (!*model) {
         exit_code_ = Refuse(model->error());
@@ -76,6 +92,13 @@ class Serving {
       model_ = std::move(**model);
       Open(begin);
     });
+  }
+
+  // Stopped while the model loads: reading the file cannot be cut short, and nothing of this process needs saving.
+  void LeaveLoader() const {
+    if (loaded_ || options_.embedded) return;
+    std::fflush(nullptr);
+    std::_Exit(exit_code_);
   }
 
   void Open(TimeNs begin) {
@@ -87,11 +110,19 @@ class Serving {
     if (!options_.quiet) Banner(static_cast<double>(clock_.Now() - begin) / kNsPerSecond);
   }
 
+  std::string Url() const {
+    const bool v6 = options_.host.find(':') != std::string::npos;
+    return fmt::format("{}://{}{}{}:{}", server_->tls() ? "https" : "http", v6 ? "[" : "", options_.host, v6 ? "]" : "", server_->port());
+  }
+
+  void SayListening() const {
+    std::printf("listening on %s (%s); the model is loading\n", Url().c_str(), keys_.open() ? "no API key needed" : "API key needed");
+    std::fflush(stdout);
+  }
+
   void Banner(double load_seconds) const {
-    const std::string name = ModelNames(options_)[0];
-    const std::string url = fmt::format("{}://{}:{}", server_->tls() ? "https" : "http", options_.host, server_->port());
+    const std::string name = ModelNames(options_)[0], url = Url();
     std::printf("%s loaded in %.2f s\n%s\n\n", name.c_str(), load_seconds, model_->MemoryPlan().c_str());
-    std::printf("listening on %s (%s)\n\n", url.c_str(), keys_.open() ? "no API key needed" : "API key needed");
     const char* auth = keys_.open() ? "" : " -H \"Authorization: Bearer $KEY\"";
     std::printf("curl %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"
                 "  -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]}'\n\n", url.c_str(), auth, name.c_str());
@@ -109,12 +140,21 @@ class Serving {
     api_->SetDraining();
     pipeline_.Close();
     server_->StopAccepting();
-    loop_.After(static_cast<TimeNs>(options_.drain_timeout_s * kNsPerSecond), [this] { loop_.Stop(); });
+    loop_.After(Ns(options_.drain_timeout_s), [this] { EndLate(); });
     WaitForIdle();
   }
+
+  // The drain's time is up: what still runs ends with an error that says so, not with a cut.
+  void EndLate() {
+    LOG_WARN("drain: {} requests did not end in time", pipeline_.under_way());
+    api_->FailAll({ErrorCode::kUnavailable, "The server was shut down before this request had ended.", {}, 1000});
+    loop_.After(kNsPerSecond, [this] { loop_.Stop(); });
+  }
+
   void WaitForIdle() {
-    if (pipeline_.under_way() == 0) {
+    if (pipeline_.under_way() == 0 && api_->all_written()) {
       server_->CloseIdle();
+      // What is left are connections whose client has its answer and has not closed yet.
       if (server_->open_connections() == 0 || ++idle_rounds_ > 20) return loop_.Stop();
     }
     loop_.After(10 * kNsPerMs, [this] { WaitForIdle(); });
@@ -132,6 +172,7 @@ class Serving {
   std::unique_ptr<ModelService> model_;
   std::unique_ptr<LocalBackend> backend_;
   std::thread loader_;
+  std::atomic<bool> loaded_{false};
   bool draining_ = false;
   int idle_rounds_ = 0;
   int exit_code_ = 0;

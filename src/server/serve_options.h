@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,13 @@ struct ServeOptions {
   double request_timeout_s = 0;    // 0: none
   double queue_timeout_s = 0;
   double drain_timeout_s = 600;    // after SIGTERM; a second signal ends at once
+  double keep_alive_s = 10;        // between comments on a silent stream
+  double stalled_after_s = 60;     // work and no step for this long: not healthy
   bool insecure = false;
   bool no_vllm_metrics = false;
   bool quiet = false;              // no banner
+  bool embedded = false;           // RunServe always returns; else a signal during the load ends the process there
+  std::function<void(uint16_t port)> on_listening;  // once the port is bound, before the model loads
 };
 
 }  // namespace headrace
