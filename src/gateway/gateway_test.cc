@@ -1,6 +1,7 @@
-// Goal: who may call is decided from the key file alone, and its errors name entry and field but never a value; a request
-// goes through the pipeline's stages to exactly one end whatever happens on the way: refused, unknown model, not ready,
-// draining, too many, failed, cancelled at any stage; and it is settled exactly once. A fake backend stands behind it.
+// Goal: who may call is decided from the key file alone, and its errors name entry and field but never a value; a
+// request goes through the pipeline's stages to exactly one end whatever happens on the way: refused, unknown model,
+// not ready, draining, too many, failed, cancelled at any stage; and it is settled exactly once. A fake backend stands
+// behind it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,8 +52,10 @@ TEST(Identity, WithoutAKeyFileEverybodyIsTheDefaultTenant) {
 }
 
 TEST(Identity, AKeyOpensItsOwnEntryOnly) {
-  const auto store = KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") + "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2") +
-                                         Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""), "keys.toml");
+  const auto store = KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
+                                           "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2") +
+                                         Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
+                                     "keys.toml");
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_FALSE(store->open());
   const auto alice = store->Authenticate("Bearer sk-alice");
@@ -73,7 +76,8 @@ TEST(Identity, EveryWrongKeyIsUnauthenticatedAndNeverQuoted) {
   const auto store = KeyStore::Parse(Entry("sha256 = \"" + Sha256Hex("sk-alice") + "\""), "keys.toml");
   ASSERT_TRUE(store);
   std::string said;
-  for (const std::string& key : {std::string("sk-alicf"), std::string("sk-alic"), std::string("sk-alice "), std::string("SK-ALICE"), std::string("x"), Sha256Hex("sk-alice")}) {
+  for (const std::string& key : {std::string("sk-alicf"), std::string("sk-alic"), std::string("sk-alice "),
+                                 std::string("SK-ALICE"), std::string("x"), Sha256Hex("sk-alice")}) {
     const auto identity = store->Authenticate("Bearer " + key);
     ASSERT_FALSE(identity) << key;
     EXPECT_EQ(identity.error().code, ErrorCode::kUnauthenticated);
@@ -261,8 +265,10 @@ class PipelineTest : public testing::Test {
   ~PipelineTest() override { pool_.Stop(); }
 
   void Open() { pipeline_->Open(preparer_, backend_); }
-  std::unique_ptr<PipelineCall> Start(RecordingSink& sink, const std::string& fields = R"("prompt":"hi")", const std::string& model = "house", Identity identity = {}) {
-    return pipeline_->Start(GenerationRequest::Kind::kCompletion, R"({"model":")" + model + R"(",)" + fields + "}", std::move(identity), "id-1", sink);
+  std::unique_ptr<PipelineCall> Start(RecordingSink& sink, const std::string& fields = R"("prompt":"hi")",
+                                      const std::string& model = "house", Identity identity = {}) {
+    return pipeline_->Start(GenerationRequest::Kind::kCompletion, R"({"model":")" + model + R"(",)" + fields + "}",
+                            std::move(identity), "id-1", sink);
   }
   // The error that ends a request.
   Error ErrorOf(const std::string& fields, const std::string& model = "house") {
@@ -340,9 +346,11 @@ TEST_F(PipelineTest, ValidationErrorsNameTheField) {
   EXPECT_EQ(ErrorOf(R"("prompt":"x","temperature":9)").field, "temperature");
   EXPECT_EQ(ErrorOf(R"("prompt":[999999])").code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(ErrorOf(R"("prompt":"x","suffix":"y")").code, ErrorCode::kUnsupported);
-  EXPECT_EQ(ErrorOf(R"("prompt":"x","logit_bias":{"258":1})").code, ErrorCode::kInvalidArgument) << "the vocabulary has 258 tokens";
+  EXPECT_EQ(ErrorOf(R"("prompt":"x","logit_bias":{"258":1})").code, ErrorCode::kInvalidArgument)
+      << "the vocabulary has 258 tokens";
   RecordingSink sink;
-  const auto call = pipeline_->Start(GenerationRequest::Kind::kChat, R"({"model":"house","messages":[{"role":"user","content":"x"}]})", {}, "id", sink);
+  const auto call = pipeline_->Start(GenerationRequest::Kind::kChat,
+                                     R"({"model":"house","messages":[{"role":"user","content":"x"}]})", {}, "id", sink);
   loop_.RunUntil([&] { return sink.over(); });
   EXPECT_EQ(sink.error.code, ErrorCode::kUnsupported) << "no chat template";
   EXPECT_EQ(backend_.started.size(), 0u);

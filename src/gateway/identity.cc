@@ -4,12 +4,12 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <optional>
 #include <set>
-#include <toml++/toml.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -23,7 +23,12 @@ std::optional<std::string> FromHex(std::string_view hex) {
   if (hex.size() != 2 * SHA256_DIGEST_LENGTH) return std::nullopt;
   std::string out;
   for (size_t i = 0; i < hex.size(); i += 2) {
-    const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
+    const auto digit = [](char c) {
+      return c >= '0' && c <= '9'   ? c - '0'
+             : c >= 'a' && c <= 'f' ? c - 'a' + 10
+             : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                    : -1;
+    };
     const int high = digit(hex[i]), low = digit(hex[i + 1]);
     if (high < 0 || low < 0) return std::nullopt;
     out += static_cast<char>(high * 16 + low);
@@ -41,7 +46,8 @@ std::optional<Band> BandNamed(std::string_view name) {
 
 std::string Sha256(std::string_view text) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), reinterpret_cast<unsigned char*>(digest.data()));
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(digest.data()));
   return digest;
 }
 
@@ -59,7 +65,8 @@ struct KeyEntry {
     const toml::node* node = table->get(field);
     if (node == nullptr) return {};
     const auto text = node->value_exact<std::string>();
-    if (!text || text->empty() || text->size() > kKeyTextBytesMax) return Wrong(fmt::format("has a {} that is not a text of 1 to {} bytes", field, kKeyTextBytesMax));
+    if (!text || text->empty() || text->size() > kKeyTextBytesMax)
+      return Wrong(fmt::format("has a {} that is not a text of 1 to {} bytes", field, kKeyTextBytesMax));
     *out = *text;
     return {};
   }
@@ -69,7 +76,8 @@ struct KeyEntry {
     for (const auto& [name, value] : *table) {
       const std::string_view k = name.str();
       if (k != "name" && k != "sha256" && k != "tenant" && k != "highest_band" && k != "weight") {
-        return Wrong(fmt::format("has an unknown field '{}'; it may have name, sha256, tenant, highest_band and weight", EscapeForLog(k, 64)));
+        return Wrong(fmt::format("has an unknown field '{}'; it may have name, sha256, tenant, highest_band and weight",
+                                 EscapeForLog(k, 64)));
       }
     }
     std::string hex, band_name = "normal";
@@ -86,7 +94,8 @@ struct KeyEntry {
     identity->highest_band = *band;
     const toml::node* weight = table->get("weight");
     if (weight != nullptr) identity->weight = weight->is_number() ? weight->value_or(0.0) : 0;
-    if (!(identity->weight > 0 && std::isfinite(identity->weight))) return Wrong("has a weight that is not a number above 0");
+    if (!(identity->weight > 0 && std::isfinite(identity->weight)))
+      return Wrong("has a weight that is not a number above 0");
     return {};
   }
 };
@@ -103,11 +112,14 @@ Result<KeyStore> KeyStore::Parse(std::string_view text, const std::string& file_
   try {
     table = toml::parse(text);
   } catch (const toml::parse_error& e) {
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} line {}: {}", file_name, e.source().begin.line, e.description()));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} line {}: {}", file_name, e.source().begin.line, e.description()));
   }
   const toml::array* entries = table["keys"].as_array();
-  if (entries == nullptr || entries->empty()) return Fail(ErrorCode::kInvalidArgument, fmt::format("{} has no [[keys]]; {}", file_name, kHowTo), "keys");
-  if (entries->size() > kKeysMax) return Fail(ErrorCode::kTooLarge, fmt::format("{} has more than {} keys", file_name, kKeysMax), "keys");
+  if (entries == nullptr || entries->empty())
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} has no [[keys]]; {}", file_name, kHowTo), "keys");
+  if (entries->size() > kKeysMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("{} has more than {} keys", file_name, kKeysMax), "keys");
   KeyStore store;
   std::set<std::string> hashes;
   for (size_t i = 0; i < entries->size(); ++i) {
@@ -124,8 +136,10 @@ Result<Identity> KeyStore::Authenticate(std::string_view authorization) const {
   if (open()) return Identity{};
   constexpr std::string_view kScheme = "bearer ";  // in any case (RFC 9110, 11.1)
   const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  if (authorization.size() <= kScheme.size() || !std::ranges::equal(authorization.substr(0, kScheme.size()), kScheme, same)) {
-    return Fail(ErrorCode::kUnauthenticated, "You did not provide an API key. Send it in the header 'Authorization: Bearer KEY'.");
+  if (authorization.size() <= kScheme.size() ||
+      !std::ranges::equal(authorization.substr(0, kScheme.size()), kScheme, same)) {
+    return Fail(ErrorCode::kUnauthenticated,
+                "You did not provide an API key. Send it in the header 'Authorization: Bearer KEY'.");
   }
   const std::string digest = Sha256(authorization.substr(kScheme.size()));
   const Key* found = nullptr;

@@ -12,8 +12,10 @@ namespace {
 constexpr int64_t kNotReadyRetryMs = 1000;
 
 // vLLM's buckets, so that existing boards fit.
-const std::vector<double> kTtftBuckets = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560};
-const std::vector<double> kLatencyBuckets = {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
+const std::vector<double> kTtftBuckets = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                          1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560};
+const std::vector<double> kLatencyBuckets = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                             30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680};
 
 Error NotReady(const char* why) { return {ErrorCode::kUnavailable, why, {}, kNotReadyRetryMs}; }
 
@@ -44,13 +46,16 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
 
   // Validate and prepare run on the text pool, on an object of their own: this one stays with the loop.
   void Begin(std::string body) {
-    const bool posted = pipeline_.text_pool_.Post([self = shared_from_this(), preparer = pipeline_.preparer_, body = std::move(body)]() mutable {
-      auto prepared = std::make_shared<Prepared>();
-      Pipeline& pipeline = self->pipeline_;
-      if (!self->dropped_.load(std::memory_order_relaxed)) prepared->status = pipeline.Prepare(*preparer, self->kind_, body, &prepared->request);
-      pipeline.poster_([self = std::move(self), prepared = std::move(prepared)] { self->AfterPrepare(*prepared); });
-    });
-    if (!posted) Later({ErrorCode::kOverloaded, "Too many requests are waiting to be read. Retry later.", {}, kNotReadyRetryMs});
+    const bool posted = pipeline_.text_pool_.Post(
+        [self = shared_from_this(), preparer = pipeline_.preparer_, body = std::move(body)]() mutable {
+          auto prepared = std::make_shared<Prepared>();
+          Pipeline& pipeline = self->pipeline_;
+          if (!self->dropped_.load(std::memory_order_relaxed))
+            prepared->status = pipeline.Prepare(*preparer, self->kind_, body, &prepared->request);
+          pipeline.poster_([self = std::move(self), prepared = std::move(prepared)] { self->AfterPrepare(*prepared); });
+        });
+    if (!posted)
+      Later({ErrorCode::kOverloaded, "Too many requests are waiting to be read. Retry later.", {}, kNotReadyRetryMs});
   }
 
   void Later(Error error) {
@@ -70,16 +75,23 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     settled_ = true;
     const TimeNs now = pipeline_.clock_.Now();
     const char* route = kind_ == GenerationRequest::Kind::kChat ? "chat" : "completions";
-    pipeline_.metrics_.Add("headrace_requests_total", "Finished requests by route and status.", {{"route", route}, {"status", std::to_string(settlement.status)}});
-    pipeline_.metrics_.Add("headrace_completion_tokens_total", "Tokens generated for finished requests.", {}, static_cast<double>(completion_tokens_));
-    pipeline_.metrics_.Observe("headrace_request_seconds", "Time from accept to the last byte.", {{"route", route}}, kLatencyBuckets, Seconds(now - accepted_));
+    pipeline_.metrics_.Add("headrace_requests_total", "Finished requests by route and status.",
+                           {{"route", route}, {"status", std::to_string(settlement.status)}});
+    pipeline_.metrics_.Add("headrace_completion_tokens_total", "Tokens generated for finished requests.", {},
+                           static_cast<double>(completion_tokens_));
+    pipeline_.metrics_.Observe("headrace_request_seconds", "Time from accept to the last byte.", {{"route", route}},
+                               kLatencyBuckets, Seconds(now - accepted_));
     if (first_delta_ != 0) {
-      pipeline_.metrics_.Observe("headrace_time_to_first_token_seconds", "Time from accept to the first text.", {}, kTtftBuckets, Seconds(first_delta_ - accepted_));
+      pipeline_.metrics_.Observe("headrace_time_to_first_token_seconds", "Time from accept to the first text.", {},
+                                 kTtftBuckets, Seconds(first_delta_ - accepted_));
     }
-    LOG_INFO("request id={} route={} key={} tenant={} model={} status={} error={} prompt_tokens={} completion_tokens={} ttft_ms={} total_ms={}",
-             request_.request_id, route, OrDash(request_.identity.key_name), OrDash(request_.identity.tenant), OrDash(request_.api.model), settlement.status,
-             OrDash(settlement.error), request_.prompt_tokens(), completion_tokens_, first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs,
-             (now - accepted_) / kNsPerMs);
+    LOG_INFO(
+        "request id={} route={} key={} tenant={} model={} status={} error={} prompt_tokens={} completion_tokens={} "
+        "ttft_ms={} total_ms={}",
+        request_.request_id, route, OrDash(request_.identity.key_name), OrDash(request_.identity.tenant),
+        OrDash(request_.api.model), settlement.status, OrDash(settlement.error), request_.prompt_tokens(),
+        completion_tokens_, first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs,
+        (now - accepted_) / kNsPerMs);
   }
 
  private:
@@ -99,7 +111,8 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     request_.band = ChooseBand(request_.api, request_.identity);
     if (options.queue_timeout > 0) request_.start_before = accepted_ + options.queue_timeout;
     if (options.request_timeout > 0) request_.finish_before = accepted_ + options.request_timeout;
-    if (request_.api.deadline_ms) request_.finish_before = std::min(request_.finish_before, After(accepted_, *request_.api.deadline_ms));
+    if (request_.api.deadline_ms)
+      request_.finish_before = std::min(request_.finish_before, After(accepted_, *request_.api.deadline_ms));
     auto call = pipeline_.backend_->Start(request_, *this);
     if (!call) return OnError(call.error());
     call_ = std::move(*call);
@@ -129,7 +142,7 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
 
   Pipeline& pipeline_;
   const GenerationRequest::Kind kind_;
-  PipelineSink* sink_;  // null once dropped
+  PipelineSink* sink_;                // null once dropped
   std::atomic<bool> dropped_{false};  // the text pool need not begin
   PreparedRequest request_;
   std::unique_ptr<BackendCall> call_;
@@ -143,7 +156,8 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
 PipelineCall::~PipelineCall() { work_->Drop(); }
 void PipelineCall::Settle(const Settlement& settlement) { work_->Settle(settlement); }
 
-Pipeline::Pipeline(const PipelineOptions& options, const Clock& clock, TextPool& text_pool, Poster poster, MetricsRegistry& metrics)
+Pipeline::Pipeline(const PipelineOptions& options, const Clock& clock, TextPool& text_pool, Poster poster,
+                   MetricsRegistry& metrics)
     : options_(options), clock_(clock), text_pool_(text_pool), poster_(std::move(poster)), metrics_(metrics) {}
 
 void Pipeline::Open(const Preparer& preparer, Backend& backend) {
@@ -151,9 +165,11 @@ void Pipeline::Open(const Preparer& preparer, Backend& backend) {
   backend_ = &backend;
 }
 
-Status Pipeline::Prepare(const Preparer& preparer, GenerationRequest::Kind kind, const std::string& body, PreparedRequest* request) const {
+Status Pipeline::Prepare(const Preparer& preparer, GenerationRequest::Kind kind, const std::string& body,
+                         PreparedRequest* request) const {
   try {
-    auto parsed = kind == GenerationRequest::Kind::kChat ? ParseChatRequest(body, options_.limits) : ParseCompletionRequest(body, options_.limits);
+    auto parsed = kind == GenerationRequest::Kind::kChat ? ParseChatRequest(body, options_.limits)
+                                                         : ParseCompletionRequest(body, options_.limits);
     HR_RETURN_IF_ERROR(parsed);
     request->api = std::move(*parsed);
     HR_RETURN_IF_ERROR(CheckModel(request->api.model));
@@ -166,11 +182,13 @@ Status Pipeline::Prepare(const Preparer& preparer, GenerationRequest::Kind kind,
 // T7: a line for each request would cost throughput.
 void Pipeline::NoteUnknownFields(const PreparedRequest& request) {
   if (request.api.unknown_fields.empty()) return;
-  metrics_.Add("headrace_unknown_fields_total", "Request fields that this server does not know and passed over.", {}, static_cast<double>(request.api.unknown_fields.size()));
+  metrics_.Add("headrace_unknown_fields_total", "Request fields that this server does not know and passed over.", {},
+               static_cast<double>(request.api.unknown_fields.size()));
   for (const std::string& field : request.api.unknown_fields) {
     if (unknown_fields_.size() >= kUnknownFieldsNamedMax) return;
     if (!unknown_fields_.emplace(request.identity.key_name, field).second) continue;
-    LOG_INFO("key={} sends a field that this server does not know: {} (first in request id={}; it is named once)", OrDash(request.identity.key_name), EscapeForLog(field), request.request_id);
+    LOG_INFO("key={} sends a field that this server does not know: {} (first in request id={}; it is named once)",
+             OrDash(request.identity.key_name), EscapeForLog(field), request.request_id);
   }
 }
 
@@ -179,7 +197,8 @@ Status Pipeline::CheckModel(const std::string& model) const {
   return Fail(ModelNotFoundError(model, options_.model_names));
 }
 
-std::unique_ptr<PipelineCall> Pipeline::Start(GenerationRequest::Kind kind, std::string body, Identity identity, std::string request_id, PipelineSink& sink) {
+std::unique_ptr<PipelineCall> Pipeline::Start(GenerationRequest::Kind kind, std::string body, Identity identity,
+                                              std::string request_id, PipelineSink& sink) {
   auto work = std::make_shared<PipelineCall::Work>(*this, kind, std::move(identity), std::move(request_id), sink);
   std::unique_ptr<PipelineCall> call(new PipelineCall(work));
   if (closed_) {

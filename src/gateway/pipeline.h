@@ -1,5 +1,5 @@
-// The request pipeline, for `serve` now and `gateway` later: validate → prepare (text pool) → limits → admit → backend →
-// settle. (Identity comes before: it needs no body.) No network types: work is posted through two ports. Everything
+// The request pipeline, for `serve` now and `gateway` later: validate → prepare (text pool) → limits → admit → backend
+// → settle. (Identity comes before: it needs no body.) No network types: work is posted through two ports. Everything
 // here runs on the loop thread except validate and prepare, whose result is handed over whole.
 // Invariants: a sink hears OnAdmitted at most once, OnEnd or OnError at most once and nothing after it; every call is
 // settled exactly once. Stop the text pool before the pipeline goes.
@@ -22,16 +22,16 @@ namespace headrace {
 
 struct PipelineOptions {
   ApiLimits limits;
-  std::vector<std::string> model_names;      // the first is the model's own
-  TimeNs request_timeout = 0;                // 0: none
-  TimeNs queue_timeout = 0;                  // 0: none
-  int requests_max = 4096;                   // under way at once
+  std::vector<std::string> model_names;  // the first is the model's own
+  TimeNs request_timeout = 0;            // 0: none
+  TimeNs queue_timeout = 0;              // 0: none
+  int requests_max = 4096;               // under way at once
 };
 
 // How a request ended, for the log and the counters.
 struct Settlement {
   int status = 200;
-  std::string error;      // ErrorCodeName, "" when none
+  std::string error;  // ErrorCodeName, "" when none
   bool client_gone = false;
 };
 
@@ -67,7 +67,8 @@ class Pipeline {
  public:
   using Poster = std::function<void(std::move_only_function<void()>)>;  // runs work on the loop thread
 
-  Pipeline(const PipelineOptions& options, const Clock& clock, TextPool& text_pool, Poster poster, MetricsRegistry& metrics);
+  Pipeline(const PipelineOptions& options, const Clock& clock, TextPool& text_pool, Poster poster,
+           MetricsRegistry& metrics);
 
   // The model is there: requests are accepted from now on. Borrowed.
   void Open(const Preparer& preparer, Backend& backend);
@@ -80,12 +81,14 @@ class Pipeline {
   Status CheckModel(const std::string& model) const;
 
   // Events never come from inside Start. `sink` must outlive the call.
-  std::unique_ptr<PipelineCall> Start(GenerationRequest::Kind kind, std::string body, Identity identity, std::string request_id, PipelineSink& sink);
+  std::unique_ptr<PipelineCall> Start(GenerationRequest::Kind kind, std::string body, Identity identity,
+                                      std::string request_id, PipelineSink& sink);
 
  private:
   friend class PipelineCall::Work;
   // Any thread.
-  Status Prepare(const Preparer& preparer, GenerationRequest::Kind kind, const std::string& body, PreparedRequest* request) const;
+  Status Prepare(const Preparer& preparer, GenerationRequest::Kind kind, const std::string& body,
+                 PreparedRequest* request) const;
   void NoteUnknownFields(const PreparedRequest& request);
 
   const PipelineOptions options_;

@@ -13,12 +13,15 @@ Status Preparer::Prepare(PreparedRequest* request) const {
   GenerationRequest& api = request->api;
   HR_RETURN_IF_ERROR(ValidateTokenIds(api, tokenizer_.vocab_size()));
   if (api.prompt_logprobs) {
-    return Fail(ErrorCode::kUnsupported, "prompt_logprobs is not supported here; use /v1/completions with echo and logprobs.", "prompt_logprobs");
+    return Fail(ErrorCode::kUnsupported,
+                "prompt_logprobs is not supported here; use /v1/completions with echo and logprobs.",
+                "prompt_logprobs");
   }
   api.sampling.FillFrom(defaults_);
   request->seed = api.sampling.seed.value_or(EntropySeed());
   if (api.kind == GenerationRequest::Kind::kCompletion) return EncodeCompletions(request);
-  HR_ASSIGN_OR_RETURN(auto ids, EncodeChat(api.messages, api.add_generation_prompt, api.continue_final_message, api.chat_template_kwargs));
+  HR_ASSIGN_OR_RETURN(auto ids, EncodeChat(api.messages, api.add_generation_prompt, api.continue_final_message,
+                                           api.chat_template_kwargs));
   request->prompts.push_back(std::move(ids));
   return {};
 }
@@ -30,8 +33,9 @@ Status Preparer::EncodeCompletions(PreparedRequest* request) const {
       request->prompts.push_back(*ids);
       continue;
     }
-    HR_ASSIGN_OR_RETURN(auto ids, tokenizer_.Encode(std::get<std::string>(api.prompts[i]),
-                                                    {.parse_special = true, .add_special = api.add_special_tokens.value_or(true)}));
+    HR_ASSIGN_OR_RETURN(
+        auto ids, tokenizer_.Encode(std::get<std::string>(api.prompts[i]),
+                                    {.parse_special = true, .add_special = api.add_special_tokens.value_or(true)}));
     // An empty text is continued from the token that starts or, without one, ends a text.
     if (ids.empty()) ids.push_back(tokenizer_.bos() >= 0 ? tokenizer_.bos() : std::max(tokenizer_.eos(), 0));
     request->prompts.push_back(std::move(ids));
@@ -39,32 +43,42 @@ Status Preparer::EncodeCompletions(PreparedRequest* request) const {
   return {};
 }
 
-Result<std::vector<int32_t>> Preparer::EncodeChat(const Json& messages, bool add_generation_prompt, bool continue_final_message,
-                                                  const Json& arguments) const {
+Result<std::vector<int32_t>> Preparer::EncodeChat(const Json& messages, bool add_generation_prompt,
+                                                  bool continue_final_message, const Json& arguments) const {
   if (prompts_ == nullptr) {
-    return Fail(ErrorCode::kUnsupported, "This model has no chat template: it completes text. Use /v1/completions, or start the server with --chat-template FILE.", "messages");
+    return Fail(ErrorCode::kUnsupported,
+                "This model has no chat template: it completes text. Use /v1/completions, or start the server with "
+                "--chat-template FILE.",
+                "messages");
   }
   if (continue_final_message) {
-    return Fail(ErrorCode::kUnsupported, "continue_final_message is not supported yet; use /v1/completions with the rendered prompt.", "continue_final_message");
+    return Fail(ErrorCode::kUnsupported,
+                "continue_final_message is not supported yet; use /v1/completions with the rendered prompt.",
+                "continue_final_message");
   }
   Json context = Json::object();
   context["messages"] = messages;
   for (const auto& [key, value] : arguments.items()) {
     if (std::ranges::find(kTemplateArgumentsAllowed, key) == std::end(kTemplateArgumentsAllowed)) {
-      return Fail(ErrorCode::kInvalidArgument, fmt::format("chat_template_kwargs may set {}; not this field.", fmt::join(kTemplateArgumentsAllowed, ", ")),
-                  "chat_template_kwargs." + key.substr(0, 64));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("chat_template_kwargs may set {}; not this field.", fmt::join(kTemplateArgumentsAllowed, ", ")),
+          "chat_template_kwargs." + key.substr(0, 64));
     }
     context[key] = value;
   }
   context["add_generation_prompt"] = add_generation_prompt;
   HR_ASSIGN_OR_RETURN(RenderedPrompt rendered, prompts_->EncodeChat(context));
-  if (rendered.ids.empty()) return Fail(ErrorCode::kInvalidArgument, "The chat template makes an empty prompt of these messages.", "messages");
+  if (rendered.ids.empty())
+    return Fail(ErrorCode::kInvalidArgument, "The chat template makes an empty prompt of these messages.", "messages");
   return std::move(rendered.ids);
 }
 
 Result<std::vector<int32_t>> Preparer::Tokenize(const TokenizeRequest& request) const {
-  if (request.prompt) return tokenizer_.Encode(*request.prompt, {.parse_special = true, .add_special = request.add_special_tokens});
-  return EncodeChat(request.messages, request.add_generation_prompt, request.continue_final_message, request.chat_template_kwargs);
+  if (request.prompt)
+    return tokenizer_.Encode(*request.prompt, {.parse_special = true, .add_special = request.add_special_tokens});
+  return EncodeChat(request.messages, request.add_generation_prompt, request.continue_final_message,
+                    request.chat_template_kwargs);
 }
 
 }  // namespace headrace

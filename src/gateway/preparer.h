@@ -12,7 +12,8 @@
 namespace headrace {
 
 // Template arguments that a request may set.
-constexpr std::string_view kTemplateArgumentsAllowed[] = {"enable_thinking", "thinking", "reasoning_effort", "date_string", "documents"};
+constexpr std::string_view kTemplateArgumentsAllowed[] = {"enable_thinking", "thinking", "reasoning_effort",
+                                                          "date_string", "documents"};
 
 class Preparer {
  public:
@@ -27,7 +28,8 @@ class Preparer {
   bool has_chat_template() const { return prompts_ != nullptr; }
 
  private:
-  Result<std::vector<int32_t>> EncodeChat(const Json& messages, bool add_generation_prompt, bool continue_final_message, const Json& arguments) const;
+  Result<std::vector<int32_t>> EncodeChat(const Json& messages, bool add_generation_prompt, bool continue_final_message,
+                                          const Json& arguments) const;
   Status EncodeCompletions(PreparedRequest* request) const;
 
   const Tokenizer& tokenizer_;

@@ -33,20 +33,34 @@ Error NotLoaded() { return {ErrorCode::kUnavailable, "The model is still loading
 }  // namespace
 
 const HttpApi::Route HttpApi::kRoutes[] = {
-    {"/v1/chat/completions", "POST", true, &HttpApi::Chat}, {"/v1/completions", "POST", true, &HttpApi::Completions},
-    {"/v1/models", "GET", true, &HttpApi::Models},          {"/tokenize", "POST", true, &HttpApi::Tokenize},
-    {"/detokenize", "POST", true, &HttpApi::Detokenize},    {"/health", "GET", false, &HttpApi::Health},
-    {"/ready", "GET", false, &HttpApi::Ready},              {"/metrics", "GET", false, &HttpApi::Metrics},
-    {"/version", "GET", false, &HttpApi::Version},          {"/ping", "GET", false, &HttpApi::Health},
+    {"/v1/chat/completions", "POST", true, &HttpApi::Chat},
+    {"/v1/completions", "POST", true, &HttpApi::Completions},
+    {"/v1/models", "GET", true, &HttpApi::Models},
+    {"/tokenize", "POST", true, &HttpApi::Tokenize},
+    {"/detokenize", "POST", true, &HttpApi::Detokenize},
+    {"/health", "GET", false, &HttpApi::Health},
+    {"/ready", "GET", false, &HttpApi::Ready},
+    {"/metrics", "GET", false, &HttpApi::Metrics},
+    {"/version", "GET", false, &HttpApi::Version},
+    {"/ping", "GET", false, &HttpApi::Health},
 };
 
-HttpApi::HttpApi(const HttpApiOptions& options, const KeyStore& keys, EventLoop& loop, const Clock& clock, Pipeline& pipeline, TextPool& text_pool,
-                 MetricsRegistry& metrics)
-    : options_(options), keys_(keys), loop_(loop), clock_(clock), pipeline_(pipeline), text_pool_(text_pool), metrics_(metrics), answers_(loop), id_key_(EntropySeed()) {}
+HttpApi::HttpApi(const HttpApiOptions& options, const KeyStore& keys, EventLoop& loop, const Clock& clock,
+                 Pipeline& pipeline, TextPool& text_pool, MetricsRegistry& metrics)
+    : options_(options),
+      keys_(keys),
+      loop_(loop),
+      clock_(clock),
+      pipeline_(pipeline),
+      text_pool_(text_pool),
+      metrics_(metrics),
+      answers_(loop),
+      id_key_(EntropySeed()) {}
 
 // `path` is canonical.
 const HttpApi::Route* HttpApi::FindRoute(std::string_view path, std::string_view method, bool* path_exists) const {
-  static constexpr Route kOneModel{"/v1/models/{id}", "GET", true, &HttpApi::OneModel}, kDeleteModel{"/v1/models/{id}", "DELETE", true, &HttpApi::DeleteModel};
+  static constexpr Route kOneModel{"/v1/models/{id}", "GET", true, &HttpApi::OneModel},
+      kDeleteModel{"/v1/models/{id}", "DELETE", true, &HttpApi::DeleteModel};
   if (method == "HEAD") method = "GET";
   if (path.starts_with(kModelsPrefix)) {
     *path_exists = true;
@@ -70,8 +84,9 @@ std::string HttpApi::MethodsOf(std::string_view path) {
 
 std::string HttpApi::RequestId(const HttpRequest& request) {
   const std::string_view sent = request.Header("x-request-id");
-  const bool safe = !sent.empty() && sent.size() <= 128 &&
-                    std::ranges::all_of(sent, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.'; });
+  const bool safe = !sent.empty() && sent.size() <= 128 && std::ranges::all_of(sent, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+  });
   if (safe) return std::string(sent);
   ++ids_;
   return fmt::format("{:016x}{:08x}", KeyedRandom(id_key_, ids_), static_cast<uint32_t>(ids_));
@@ -101,11 +116,14 @@ HttpResponse HttpApi::JsonOr(const HttpRequest& request, Result<std::string> bod
 }
 
 void HttpApi::Note(std::string_view route, const HttpRequest& request, const HttpResponse& response) {
-  metrics_.Add("headrace_requests_total", "Finished requests by route and status.", {{"route", std::string(route)}, {"status", std::to_string(response.status)}});
+  metrics_.Add("headrace_requests_total", "Finished requests by route and status.",
+               {{"route", std::string(route)}, {"status", std::to_string(response.status)}});
   // Probes and scrapers ask every second.
-  const bool probe = response.status == 200 && (route == "/health" || route == "/ready" || route == "/metrics" || route == "/ping");
-  spdlog::log(probe ? spdlog::level::debug : spdlog::level::info, "request id={} route={} method={} path={} status={}", FindHeader(response.headers, "X-Request-Id"), route,
-              EscapeForLog(request.method, 16), EscapeForLog(request.path, 100), response.status);
+  const bool probe =
+      response.status == 200 && (route == "/health" || route == "/ready" || route == "/metrics" || route == "/ping");
+  spdlog::log(probe ? spdlog::level::debug : spdlog::level::info, "request id={} route={} method={} path={} status={}",
+              FindHeader(response.headers, "X-Request-Id"), route, EscapeForLog(request.method, 16),
+              EscapeForLog(request.path, 100), response.status);
 }
 
 void HttpApi::Answer(HttpExchange& exchange, HttpResponse response) {
@@ -135,7 +153,8 @@ std::optional<HttpResponse> HttpApi::OnHeaders(const HttpRequest& request) {
 
 std::optional<HttpResponse> HttpApi::Refuse(const HttpRequest& request) {
   if (keys_.open()) {
-    if (Status host = CheckHostHeader(request.Header("host"), options_.host); !host) return Refusal(request, host.error());
+    if (Status host = CheckHostHeader(request.Header("host"), options_.host); !host)
+      return Refusal(request, host.error());
   }
   if (request.method == "OPTIONS") {
     HttpResponse response{204, AnswerHeaders(request), ""};
@@ -154,7 +173,9 @@ std::optional<HttpResponse> HttpApi::Refuse(const HttpRequest& request) {
     }
   }
   if (request.method == "POST" && !IsJsonBody(request)) {
-    HttpResponse response = Refusal(request, {ErrorCode::kInvalidArgument, "The body must be JSON in UTF-8: send Content-Type: application/json.", {}, 0});
+    HttpResponse response = Refusal(
+        request,
+        {ErrorCode::kInvalidArgument, "The body must be JSON in UTF-8: send Content-Type: application/json.", {}, 0});
     response.status = 415;
     return response;
   }
@@ -163,11 +184,20 @@ std::optional<HttpResponse> HttpApi::Refuse(const HttpRequest& request) {
 
 HttpResponse HttpApi::RefuseRoute(const HttpRequest& request, bool path_exists) {
   if (!path_exists) {
-    return Refusal(request, {ErrorCode::kNotFound, fmt::format("There is nothing at {}. The API is at /v1/chat/completions, /v1/completions and /v1/models.",
-                                                               EscapeForLog(request.path, 100)), {}, 0});
+    return Refusal(
+        request,
+        {ErrorCode::kNotFound,
+         fmt::format("There is nothing at {}. The API is at /v1/chat/completions, /v1/completions and /v1/models.",
+                     EscapeForLog(request.path, 100)),
+         {},
+         0});
   }
   const std::string methods = MethodsOf(Canonical(request.path));
-  HttpResponse response = Refusal(request, {ErrorCode::kInvalidArgument, fmt::format("{} is not allowed here; use {}.", EscapeForLog(request.method, 16), methods), {}, 0});
+  HttpResponse response =
+      Refusal(request, {ErrorCode::kInvalidArgument,
+                        fmt::format("{} is not allowed here; use {}.", EscapeForLog(request.method, 16), methods),
+                        {},
+                        0});
   response.status = 405;
   response.headers.emplace_back("Allow", methods);
   return response;
@@ -187,7 +217,13 @@ void HttpApi::Generate(std::shared_ptr<HttpExchange> exchange, GenerationRequest
   HttpHeaders headers = CorsHeaders(request);
   std::string id = RequestId(request);
   headers.emplace_back("X-Request-Id", id);
-  ResponderContext context{loop_, pipeline_, clock_, answers_, options_.keep_alive, model_ != nullptr ? model_->description().fingerprint : "", std::move(headers)};
+  ResponderContext context{loop_,
+                           pipeline_,
+                           clock_,
+                           answers_,
+                           options_.keep_alive,
+                           model_ != nullptr ? model_->description().fingerprint : "",
+                           std::move(headers)};
   GenerationResponder::Run(std::move(context), kind, std::move(*identity), std::move(id), std::move(exchange));
 }
 
@@ -196,7 +232,8 @@ HealthState HttpApi::State() const {
   if (model_ == nullptr) return HealthState::kLoading;
   const EngineStats& stats = model_->engine().stats();
   const bool busy = model_->engine().inside() > 0;
-  if (busy && clock_.Now() - stats.last_progress.load(std::memory_order_relaxed) > options_.stalled_after) return HealthState::kFailed;
+  if (busy && clock_.Now() - stats.last_progress.load(std::memory_order_relaxed) > options_.stalled_after)
+    return HealthState::kFailed;
   return HealthState::kOk;
 }
 
@@ -214,7 +251,9 @@ void HttpApi::Ready(std::shared_ptr<HttpExchange> exchange) {
   Answer(*exchange, std::move(response));
 }
 
-void HttpApi::Version(std::shared_ptr<HttpExchange> exchange) { Answer(*exchange, Json(exchange->request(), 200, VersionBody(kVersion))); }
+void HttpApi::Version(std::shared_ptr<HttpExchange> exchange) {
+  Answer(*exchange, Json(exchange->request(), 200, VersionBody(kVersion)));
+}
 
 void HttpApi::Metrics(std::shared_ptr<HttpExchange> exchange) {
   HttpResponse response{200, AnswerHeaders(exchange->request()), metrics_.Text()};
@@ -236,7 +275,9 @@ std::vector<ModelCard> HttpApi::Cards() const {
   return cards;
 }
 
-void HttpApi::Models(std::shared_ptr<HttpExchange> exchange) { Answer(*exchange, Json(exchange->request(), 200, ModelsListBody(Cards()))); }
+void HttpApi::Models(std::shared_ptr<HttpExchange> exchange) {
+  Answer(*exchange, Json(exchange->request(), 200, ModelsListBody(Cards())));
+}
 
 void HttpApi::OneModel(std::shared_ptr<HttpExchange> exchange) {
   std::string_view path = exchange->request().path;
@@ -250,20 +291,31 @@ void HttpApi::OneModel(std::shared_ptr<HttpExchange> exchange) {
 }
 
 void HttpApi::DeleteModel(std::shared_ptr<HttpExchange> exchange) {
-  Answer(*exchange, Refusal(exchange->request(), {ErrorCode::kPermissionDenied, "Models cannot be deleted over the API; use `headrace rm` on the machine.", {}, 0}));
+  Answer(*exchange,
+         Refusal(exchange->request(), {ErrorCode::kPermissionDenied,
+                                       "Models cannot be deleted over the API; use `headrace rm` on the machine.",
+                                       {},
+                                       0}));
 }
 
 void HttpApi::Tokenize(std::shared_ptr<HttpExchange> exchange) {
-  AnswerFromPool(std::move(exchange), [this, model = model_](const std::string& body) { return TokenizeText(*model, body); });
+  AnswerFromPool(std::move(exchange),
+                 [this, model = model_](const std::string& body) { return TokenizeText(*model, body); });
 }
 
 void HttpApi::Detokenize(std::shared_ptr<HttpExchange> exchange) {
-  AnswerFromPool(std::move(exchange), [this, model = model_](const std::string& body) { return DetokenizeIds(*model, body); });
+  AnswerFromPool(std::move(exchange),
+                 [this, model = model_](const std::string& body) { return DetokenizeIds(*model, body); });
 }
 
 // The exchange travels through the pool and back: it must die on the loop.
-void HttpApi::AnswerFromPool(std::shared_ptr<HttpExchange> exchange, std::move_only_function<Result<std::string>(const std::string& body)> work) {
-  if (draining_) return Answer(*exchange, Refusal(exchange->request(), {ErrorCode::kUnavailable, "The server is shutting down. Send the request to another one.", {}, 1000}));
+void HttpApi::AnswerFromPool(std::shared_ptr<HttpExchange> exchange,
+                             std::move_only_function<Result<std::string>(const std::string& body)> work) {
+  if (draining_)
+    return Answer(
+        *exchange,
+        Refusal(exchange->request(),
+                {ErrorCode::kUnavailable, "The server is shutting down. Send the request to another one.", {}, 1000}));
   if (model_ == nullptr) return Answer(*exchange, Refusal(exchange->request(), NotLoaded()));
   const std::shared_ptr<HttpExchange> here = exchange;
   const bool posted = text_pool_.Post([this, exchange = std::move(exchange), work = std::move(work)]() mutable {
@@ -282,7 +334,9 @@ void HttpApi::AnswerFromPool(std::shared_ptr<HttpExchange> exchange, std::move_o
   if (posted) {
     ++text_jobs_;
   } else {
-    Answer(*here, Refusal(here->request(), {ErrorCode::kOverloaded, "Too many requests are waiting to be read. Retry later.", {}, 1000}));
+    Answer(*here,
+           Refusal(here->request(),
+                   {ErrorCode::kOverloaded, "Too many requests are waiting to be read. Retry later.", {}, 1000}));
   }
 }
 

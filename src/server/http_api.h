@@ -1,5 +1,5 @@
-// The HTTP face of `serve`: routes, keys, CORS, DNS-rebinding guard. Generation goes to the pipeline; everything small is
-// answered here, also while the model loads. Loop thread.
+// The HTTP face of `serve`: routes, keys, CORS, DNS-rebinding guard. Generation goes to the pipeline; everything small
+// is answered here, also while the model loads. Loop thread.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ namespace headrace {
 
 struct HttpApiOptions {
   std::vector<std::string> model_names;
-  std::string host;               // bound address, accepted in Host
+  std::string host;  // bound address, accepted in Host
   int64_t created = 0;
   TimeNs keep_alive = 10 * kNsPerSecond;     // proxies and clients give up on a silent stream after a minute or more
   TimeNs stalled_after = 60 * kNsPerSecond;  // work and no step for this long means that the engine hangs
@@ -30,7 +30,8 @@ struct HttpApiOptions {
 
 class HttpApi final : public HttpHandler {
  public:
-  HttpApi(const HttpApiOptions& options, const KeyStore& keys, EventLoop& loop, const Clock& clock, Pipeline& pipeline, TextPool& text_pool, MetricsRegistry& metrics);
+  HttpApi(const HttpApiOptions& options, const KeyStore& keys, EventLoop& loop, const Clock& clock, Pipeline& pipeline,
+          TextPool& text_pool, MetricsRegistry& metrics);
 
   // The model is loaded. Borrowed.
   void SetModel(ModelService* model) { model_ = model; }
@@ -46,7 +47,7 @@ class HttpApi final : public HttpHandler {
 
  private:
   struct Route {
-    const char* path;    // also the name in log and metrics
+    const char* path;  // also the name in log and metrics
     const char* method;
     bool needs_key;
     void (HttpApi::*handle)(std::shared_ptr<HttpExchange>);
@@ -66,7 +67,9 @@ class HttpApi final : public HttpHandler {
   std::string RequestId(const HttpRequest& request);
 
   void Chat(std::shared_ptr<HttpExchange> exchange) { Generate(std::move(exchange), GenerationRequest::Kind::kChat); }
-  void Completions(std::shared_ptr<HttpExchange> exchange) { Generate(std::move(exchange), GenerationRequest::Kind::kCompletion); }
+  void Completions(std::shared_ptr<HttpExchange> exchange) {
+    Generate(std::move(exchange), GenerationRequest::Kind::kCompletion);
+  }
   void Generate(std::shared_ptr<HttpExchange> exchange, GenerationRequest::Kind kind);
   void Models(std::shared_ptr<HttpExchange> exchange);
   void OneModel(std::shared_ptr<HttpExchange> exchange);
@@ -78,7 +81,8 @@ class HttpApi final : public HttpHandler {
   void Metrics(std::shared_ptr<HttpExchange> exchange);
   void Version(std::shared_ptr<HttpExchange> exchange);
   // Runs `work` on the text pool and answers with its JSON.
-  void AnswerFromPool(std::shared_ptr<HttpExchange> exchange, std::move_only_function<Result<std::string>(const std::string& body)> work);
+  void AnswerFromPool(std::shared_ptr<HttpExchange> exchange,
+                      std::move_only_function<Result<std::string>(const std::string& body)> work);
   Result<std::string> TokenizeText(const ModelService& model, const std::string& body) const;
   Result<std::string> DetokenizeIds(const ModelService& model, const std::string& body) const;
   std::vector<ModelCard> Cards() const;

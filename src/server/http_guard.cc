@@ -16,7 +16,8 @@ std::string Lower(std::string_view text) {
 
 bool IsIpLiteral(const std::string& host) {
   unsigned char buffer[16];
-  if (host.starts_with('[') && host.ends_with(']')) return inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), buffer) == 1;
+  if (host.starts_with('[') && host.ends_with(']'))
+    return inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), buffer) == 1;
   return inet_pton(AF_INET, host.c_str(), buffer) == 1;
 }
 
@@ -24,7 +25,8 @@ bool IsIpLiteral(const std::string& host) {
 std::string HostName(std::string_view host) {
   const size_t close = host.rfind(']');
   const size_t colon = host.rfind(':');
-  if (colon != std::string_view::npos && (close == std::string_view::npos || colon > close)) host = host.substr(0, colon);
+  if (colon != std::string_view::npos && (close == std::string_view::npos || colon > close))
+    host = host.substr(0, colon);
   return Lower(host);
 }
 
@@ -36,7 +38,8 @@ bool IsLoopbackOrigin(std::string_view origin) {
   const size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return false;
   const std::string name = HostName(origin.substr(scheme + 3));
-  return name == "localhost" || name.ends_with(".localhost") || name == "[::1]" || (name.starts_with("127.") && IsIpLiteral(name));
+  return name == "localhost" || name.ends_with(".localhost") || name == "[::1]" ||
+         (name.starts_with("127.") && IsIpLiteral(name));
 }
 
 }  // namespace
@@ -45,13 +48,18 @@ Status CheckHostHeader(std::string_view host, std::string_view bound_host) {
   if (host.empty()) return {};
   const std::string name = HostName(host);
   if (IsIpLiteral(name) || IsLocalName(name) || name == Lower(bound_host)) return {};
-  return Fail(ErrorCode::kPermissionDenied, "This server has no API key, so it answers only to an IP address or localhost in the Host header. Set --api-key-file to use other names.", "Host");
+  return Fail(ErrorCode::kPermissionDenied,
+              "This server has no API key, so it answers only to an IP address or localhost in the Host header. Set "
+              "--api-key-file to use other names.",
+              "Host");
 }
 
 HttpHeaders CorsHeaders(const HttpRequest& request) {
   const std::string_view origin = request.Header("origin");
   if (origin.empty() || !IsLoopbackOrigin(origin)) return {};
-  return {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}, {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms"}};
+  return {{"Access-Control-Allow-Origin", std::string(origin)},
+          {"Vary", "Origin"},
+          {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms"}};
 }
 
 HttpHeaders PreflightHeaders(const HttpRequest& request) {
@@ -59,7 +67,8 @@ HttpHeaders PreflightHeaders(const HttpRequest& request) {
   const std::string_view wanted = request.Header("access-control-request-headers");
   // Echoed, so that the SDKs' x-stainless-* headers are admitted; what net accepted holds no control characters.
   return {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-          {"Access-Control-Allow-Headers", wanted.empty() ? "authorization, content-type, x-request-id" : std::string(wanted)},
+          {"Access-Control-Allow-Headers",
+           wanted.empty() ? "authorization, content-type, x-request-id" : std::string(wanted)},
           {"Access-Control-Max-Age", "600"}};
 }
 
@@ -85,7 +94,9 @@ bool IsJsonBody(const HttpRequest& request) {
 std::string PercentDecode(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    const auto digit = [&](size_t at) { return at < text.size() && std::isxdigit(static_cast<unsigned char>(text[at])) != 0; };
+    const auto digit = [&](size_t at) {
+      return at < text.size() && std::isxdigit(static_cast<unsigned char>(text[at])) != 0;
+    };
     if (text[i] == '%' && digit(i + 1) && digit(i + 2)) {
       out += static_cast<char>(std::stoi(std::string(text.substr(i + 1, 2)), nullptr, 16));
       i += 2;

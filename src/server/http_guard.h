@@ -1,5 +1,5 @@
-// Pure rules about HTTP headers: which pages may call us (CORS), which Host a keyless server answers to (DNS rebinding),
-// which content type a body may have.
+// Pure rules about HTTP headers: which pages may call us (CORS), which Host a keyless server answers to (DNS
+// rebinding), which content type a body may have.
 #pragma once
 
 #include <string>

@@ -9,7 +9,9 @@
 namespace headrace {
 namespace {
 
-FinishReason ToFinishReason(EndReason reason) { return reason == EndReason::kStop ? FinishReason::kStop : FinishReason::kLength; }
+FinishReason ToFinishReason(EndReason reason) {
+  return reason == EndReason::kStop ? FinishReason::kStop : FinishReason::kLength;
+}
 
 SamplingParams ToSamplingParams(const SamplingFields& f, uint64_t seed) {
   SamplingParams p;
@@ -48,7 +50,8 @@ TokenLogprob ToTokenLogprob(const Tokenizer& tokenizer, const SampleResult& resu
 // All choices of one request.
 class LocalBackend::Call final : public BackendCall {
  public:
-  Call(LocalBackend& backend, const PreparedRequest& request, BackendSink& sink) : backend_(backend), request_(request), sink_(sink) {
+  Call(LocalBackend& backend, const PreparedRequest& request, BackendSink& sink)
+      : backend_(backend), request_(request), sink_(sink) {
     backend_.calls_.push_back(this);
   }
   ~Call() override {
@@ -107,8 +110,8 @@ class LocalBackend::Call final : public BackendCall {
   struct Choice {
     std::shared_ptr<EngineStream> stream;
     StreamDecoder decoder;
-    std::string bytes;          // generated, not yet released
-    uint64_t released = 0;      // bytes of the answer given to the decoder
+    std::string bytes;      // generated, not yet released
+    uint64_t released = 0;  // bytes of the answer given to the decoder
     bool echoed = false;
     bool ended = false;
   };
@@ -118,7 +121,8 @@ class LocalBackend::Call final : public BackendCall {
     const ExecutorDescription& d = backend_.engine_.description();
     const int64_t pool_tokens = int64_t{d.kv_blocks} * kBlockTokens;
     const std::string field = request_.api.kind == GenerationRequest::Kind::kChat ? "messages" : "prompt";
-    if (pool_tokens < d.context) return Fail(KvPoolLimitError(pool_tokens, prompt_tokens, request_.api.max_tokens, field));
+    if (pool_tokens < d.context)
+      return Fail(KvPoolLimitError(pool_tokens, prompt_tokens, request_.api.max_tokens, field));
     return Fail(ContextLengthError(d.context, prompt_tokens, request_.api.max_tokens, field));
   }
 
@@ -142,7 +146,8 @@ class LocalBackend::Call final : public BackendCall {
     first.token = AsText(first.bytes);
     delta->logprobs.push_back(std::move(first));
     SampleResult result;
-    for (size_t i = 1; i < prompt.size() && choice.stream->PopLogprobs(result); ++i) delta->logprobs.push_back(ToTokenLogprob(backend_.tokenizer_, result));
+    for (size_t i = 1; i < prompt.size() && choice.stream->PopLogprobs(result); ++i)
+      delta->logprobs.push_back(ToTokenLogprob(backend_.tokenizer_, result));
   }
 
   void DrainChoice(int index, Choice& choice) {
@@ -154,9 +159,11 @@ class LocalBackend::Call final : public BackendCall {
       if (request_.api.echo && !choice.echoed) Echo(static_cast<size_t>(index), choice, &delta);
       if (event.token >= 0) {
         ++delta.tokens;
-        if (!backend_.tokenizer_.IsControl(event.token) || !request_.api.skip_special_tokens) choice.bytes += backend_.tokenizer_.TokenBytes(event.token);
+        if (!backend_.tokenizer_.IsControl(event.token) || !request_.api.skip_special_tokens)
+          choice.bytes += backend_.tokenizer_.TokenBytes(event.token);
         SampleResult result;
-        if (request_.api.logprobs && choice.stream->PopLogprobs(result)) delta.logprobs.push_back(ToTokenLogprob(backend_.tokenizer_, result));
+        if (request_.api.logprobs && choice.stream->PopLogprobs(result))
+          delta.logprobs.push_back(ToTokenLogprob(backend_.tokenizer_, result));
       }
       const auto fresh = static_cast<size_t>(event.released_bytes - choice.released);
       choice.decoder.Append(std::string_view(choice.bytes).substr(0, fresh));

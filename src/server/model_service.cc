@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view kScriptPrefix = "script:";
 constexpr char kChatMl[] =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' "
+    "}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 int32_t TokenId(const ModelFile& file, const char* key) {
@@ -47,12 +48,14 @@ Result<SamplingDefaults> ReadSamplingDefaults(const ModelFile& file) {
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const ModelFile& file) {
   if (file.format() == ModelFile::Format::kSafetensors) {
     const std::string& json = file.Text(ModelFile::TextKind::kTokenizer);
-    if (json.empty()) return Fail(ErrorCode::kNotFound, "tokenizer.json is missing beside the weights", "tokenizer.json");
+    if (json.empty())
+      return Fail(ErrorCode::kNotFound, "tokenizer.json is missing beside the weights", "tokenizer.json");
     return Tokenizer::FromJson(json, file.Text(ModelFile::TextKind::kTokenizerConfig));
   }
   Vocabulary v;
   const std::vector<std::string>* tokens = file.MetaStrings("tokenizer.ggml.tokens");
-  if (tokens == nullptr) return Fail(ErrorCode::kCorruptData, "the file has no vocabulary (tokenizer.ggml.tokens)", "tokenizer.ggml.tokens");
+  if (tokens == nullptr)
+    return Fail(ErrorCode::kCorruptData, "the file has no vocabulary (tokenizer.ggml.tokens)", "tokenizer.ggml.tokens");
   v.model = file.MetaString("tokenizer.ggml.model").value_or("");
   v.pre = file.MetaString("tokenizer.ggml.pre").value_or("default");
   v.tokens = *tokens;
@@ -84,7 +87,8 @@ uint64_t DefaultKvBytes(const ModelConfig& config, int64_t context, int sequence
   const auto per_token = static_cast<uint64_t>(config.KvBytesPerToken());
   const uint64_t whole = per_token * static_cast<uint64_t>(context) * static_cast<uint64_t>(sequences_max);
   // At least one context, even where that is more than a quarter: a smaller pool would refuse what the model can do.
-  return std::max(std::min(whole, available_bytes / 4), per_token * static_cast<uint64_t>(std::min<int64_t>(context, 4096)));
+  return std::max(std::min(whole, available_bytes / 4),
+                  per_token * static_cast<uint64_t>(std::min<int64_t>(context, 4096)));
 }
 
 Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& options, const Clock& clock) {
@@ -95,7 +99,8 @@ Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& opt
   return service;
 }
 
-Result<std::unique_ptr<ModelService>> ModelService::FromScript(Script script, const ServeOptions& options, const Clock& clock) {
+Result<std::unique_ptr<ModelService>> ModelService::FromScript(Script script, const ServeOptions& options,
+                                                               const Clock& clock) {
   std::unique_ptr<ModelService> service(new ModelService);
   HR_RETURN_IF_ERROR(service->TakeScript(std::move(script), options));
   service->StartEngine(options, clock);
@@ -105,7 +110,8 @@ Result<std::unique_ptr<ModelService>> ModelService::FromScript(Script script, co
 ModelService::~ModelService() { thread_.reset(); }
 
 Status ModelService::LoadScript(const ServeOptions& options) {
-  HR_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(options.model.substr(kScriptPrefix.size()), kScriptBytesMax));
+  HR_ASSIGN_OR_RETURN(const std::string text,
+                      ReadWholeFile(options.model.substr(kScriptPrefix.size()), kScriptBytesMax));
   HR_ASSIGN_OR_RETURN(Script script, ParseScript(text));
   return TakeScript(std::move(script), options);
 }
@@ -124,7 +130,8 @@ Status ModelService::LoadModel(const ServeOptions& options) {
   HR_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
   HR_ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*file));
   if (tokenizer_->vocab_size() > config.vocab_size) {
-    return Fail(ErrorCode::kCorruptData, fmt::format("the tokenizer has {} tokens, but the model's embedding only {}", tokenizer_->vocab_size(), config.vocab_size));
+    return Fail(ErrorCode::kCorruptData, fmt::format("the tokenizer has {} tokens, but the model's embedding only {}",
+                                                     tokenizer_->vocab_size(), config.vocab_size));
   }
   HR_ASSIGN_OR_RETURN(defaults_, ReadSamplingDefaults(*file));
   HR_RETURN_IF_ERROR(SetTemplate(options, ModelChatTemplate(*file)));
@@ -139,10 +146,15 @@ Status ModelService::LoadModel(const ServeOptions& options) {
     cpu.context = config.context;
   }
   const uint64_t available = AvailableMemoryBytes();
-  cpu.kv_bytes = options.kv_memory_bytes > 0 ? options.kv_memory_bytes : DefaultKvBytes(config, cpu.context, options.max_sequences, available);
+  cpu.kv_bytes = options.kv_memory_bytes > 0 ? options.kv_memory_bytes
+                                             : DefaultKvBytes(config, cpu.context, options.max_sequences, available);
   if (file->total_bytes() + cpu.kv_bytes > available) {
-    return Fail(ErrorCode::kOverloaded, fmt::format("{} needs about {} MiB for weights and {} MiB for the KV cache, but only {} MiB are free. Choose a smaller --kv-memory "
-                                                    "or --ctx, or a smaller model.", file->name(), file->total_bytes() >> 20, cpu.kv_bytes >> 20, available >> 20), "kv-memory");
+    return Fail(ErrorCode::kOverloaded,
+                fmt::format("{} needs about {} MiB for weights and {} MiB for the KV cache, but only {} MiB are free. "
+                            "Choose a smaller --kv-memory "
+                            "or --ctx, or a smaller model.",
+                            file->name(), file->total_bytes() >> 20, cpu.kv_bytes >> 20, available >> 20),
+                "kv-memory");
   }
   cpu.rows_max = options.max_batch_tokens;
   cpu.sequences_max = options.max_sequences;
@@ -171,8 +183,11 @@ void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) 
 std::string ModelService::MemoryPlan() const {
   const ExecutorDescription& d = description();
   const auto mib = [](uint64_t bytes) { return (bytes + (1 << 19)) >> 20; };
-  return fmt::format("weights {} MiB, KV {} MiB = {} tokens (context {}, up to {} sequences at once), scratch {} MiB, {} threads, kernels {}", mib(d.weight_bytes),
-                     mib(d.kv_bytes), kv_tokens(), d.context, d.sequences_max, mib(d.scratch_bytes), d.threads, d.kernels);
+  return fmt::format(
+      "weights {} MiB, KV {} MiB = {} tokens (context {}, up to {} sequences at once), scratch {} MiB, {} threads, "
+      "kernels {}",
+      mib(d.weight_bytes), mib(d.kv_bytes), kv_tokens(), d.context, d.sequences_max, mib(d.scratch_bytes), d.threads,
+      d.kernels);
 }
 
 }  // namespace headrace

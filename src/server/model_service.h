@@ -25,7 +25,8 @@ class ModelService {
   // Blocks while loading. Errors say what, why and what to do next.
   static Result<std::unique_ptr<ModelService>> Load(const ServeOptions& options, const Clock& clock);
   // A script that is in memory already.
-  static Result<std::unique_ptr<ModelService>> FromScript(Script script, const ServeOptions& options, const Clock& clock);
+  static Result<std::unique_ptr<ModelService>> FromScript(Script script, const ServeOptions& options,
+                                                          const Clock& clock);
   ~ModelService();
   // No step runs after it. Before a LocalBackend over this engine is destroyed: steps ring its bell.
   void Stop() { thread_.reset(); }

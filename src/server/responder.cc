@@ -45,26 +45,31 @@ void AnswerSet::FailAll(const Error& error) {
   for (const auto& answer : answers) answer->OnError(error);
 }
 
-void GenerationResponder::Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id,
-                              std::shared_ptr<HttpExchange> exchange) {
+void GenerationResponder::Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity,
+                              std::string request_id, std::shared_ptr<HttpExchange> exchange) {
   auto responder = std::make_shared<GenerationResponder>(std::move(context), kind, request_id, exchange);
   responder->context_.answers.Add(responder);
-  responder->call_ = responder->context_.pipeline.Start(kind, exchange->request().body, std::move(identity), std::move(request_id), *responder);
+  responder->call_ = responder->context_.pipeline.Start(kind, exchange->request().body, std::move(identity),
+                                                        std::move(request_id), *responder);
   responder->ArmKeepAlive();
   exchange->OnClientGone([weak = std::weak_ptr(responder)] {
     if (auto self = weak.lock()) self->Finish({.status = 499, .error = "cancelled", .client_gone = true});
   });
 }
 
-GenerationResponder::GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id, std::shared_ptr<HttpExchange> exchange)
+GenerationResponder::GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id,
+                                         std::shared_ptr<HttpExchange> exchange)
     : context_(std::move(context)), kind_(kind), request_id_(std::move(request_id)), exchange_(std::move(exchange)) {}
 
 GenerationResponder::~GenerationResponder() { context_.loop.Cancel(keep_alive_); }
 
 void GenerationResponder::OnAdmitted(const PreparedRequest& request) {
   const GenerationRequest& api = request.api;
-  head_ = {.id = (kind_ == GenerationRequest::Kind::kChat ? "chatcmpl-" : "cmpl-") + request_id_, .created = context_.clock.UnixSeconds(), .model = api.model,
-           .system_fingerprint = context_.system_fingerprint, .service_tier = api.service_tier.empty() ? "" : "default"};
+  head_ = {.id = (kind_ == GenerationRequest::Kind::kChat ? "chatcmpl-" : "cmpl-") + request_id_,
+           .created = context_.clock.UnixSeconds(),
+           .model = api.model,
+           .system_fingerprint = context_.system_fingerprint,
+           .service_tier = api.service_tier.empty() ? "" : "default"};
   streaming_ = api.stream;
   include_usage_ = api.include_usage;
   wants_logprobs_ = api.logprobs;
@@ -75,7 +80,9 @@ void GenerationResponder::OnAdmitted(const PreparedRequest& request) {
 
 void GenerationResponder::StartStream() {
   stream_started_ = true;
-  exchange_->StartStream(200, Headers({{"Content-Type", "text/event-stream; charset=utf-8"}, {"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}));
+  exchange_->StartStream(200, Headers({{"Content-Type", "text/event-stream; charset=utf-8"},
+                                       {"Cache-Control", "no-cache"},
+                                       {"X-Accel-Buffering", "no"}}));
   std::string out;
   if (kind_ == GenerationRequest::Kind::kChat) {
     auto& writer = writer_.emplace<ChatChunkWriter>(head_, include_usage_);
@@ -122,8 +129,10 @@ void GenerationResponder::StreamDelta(const ChoiceDelta& delta) {
   std::vector<TokenLogprob>* logprobs = PendingLogprobs(index);
   if (logprobs != nullptr) logprobs->insert(logprobs->end(), delta.logprobs.begin(), delta.logprobs.end());
   std::string out;
-  const bool written = kind_ == GenerationRequest::Kind::kChat ? std::get<ChatChunkWriter>(writer_).AppendText(out, delta.index, delta.text, logprobs)
-                                                               : std::get<CompletionChunkWriter>(writer_).AppendText(out, delta.index, delta.text, logprobs);
+  const bool written =
+      kind_ == GenerationRequest::Kind::kChat
+          ? std::get<ChatChunkWriter>(writer_).AppendText(out, delta.index, delta.text, logprobs)
+          : std::get<CompletionChunkWriter>(writer_).AppendText(out, delta.index, delta.text, logprobs);
   if (written && logprobs != nullptr) logprobs->clear();
   Send(std::move(out));
 }
@@ -148,9 +157,11 @@ void GenerationResponder::OnEnd(const Usage& usage) {
   if (!streaming_) return RespondWhole(usage);
   std::string out;
   if (include_usage_) {
-    std::visit([&](auto& writer) {
-      if constexpr (!std::is_same_v<std::decay_t<decltype(writer)>, std::monostate>) writer.AppendUsage(out, usage);
-    }, writer_);
+    std::visit(
+        [&](auto& writer) {
+          if constexpr (!std::is_same_v<std::decay_t<decltype(writer)>, std::monostate>) writer.AppendUsage(out, usage);
+        },
+        writer_);
   }
   out += kSseDone;
   Send(std::move(out));
@@ -163,14 +174,16 @@ void GenerationResponder::RespondWhole(const Usage& usage) {
   if (kind_ == GenerationRequest::Kind::kChat) {
     std::vector<ChatChoice> choices;
     for (Collected& c : collected_) {
-      choices.push_back({.index = static_cast<int>(choices.size()), .content = std::move(c.text), .finish_reason = c.reason});
+      choices.push_back(
+          {.index = static_cast<int>(choices.size()), .content = std::move(c.text), .finish_reason = c.reason});
       if (wants_logprobs_) choices.back().logprobs = std::move(c.logprobs);
     }
     response.body = ChatCompletionBody(head_, choices, usage);
   } else {
     std::vector<CompletionChoice> choices;
     for (Collected& c : collected_) {
-      choices.push_back({.index = static_cast<int>(choices.size()), .text = std::move(c.text), .finish_reason = c.reason});
+      choices.push_back(
+          {.index = static_cast<int>(choices.size()), .text = std::move(c.text), .finish_reason = c.reason});
       if (wants_logprobs_) choices.back().logprobs = std::move(c.logprobs);
     }
     response.body = CompletionBody(head_, choices, usage);

@@ -47,16 +47,18 @@ struct ResponderContext {
   Pipeline& pipeline;
   const Clock& clock;
   AnswerSet& answers;
-  TimeNs keep_alive = 0;   // a silent stream gets a comment after this long, and at the latest after 1.5 times as long
+  TimeNs keep_alive = 0;  // a silent stream gets a comment after this long, and at the latest after 1.5 times as long
   std::string system_fingerprint;
   HttpHeaders headers;  // of this answer: request id, CORS
 };
 
 class GenerationResponder final : public PipelineSink, public std::enable_shared_from_this<GenerationResponder> {
  public:
-  static void Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id, std::shared_ptr<HttpExchange> exchange);
+  static void Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id,
+                  std::shared_ptr<HttpExchange> exchange);
 
-  GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id, std::shared_ptr<HttpExchange> exchange);
+  GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id,
+                      std::shared_ptr<HttpExchange> exchange);
   ~GenerationResponder() override;
 
   void OnAdmitted(const PreparedRequest& request) override;
@@ -81,7 +83,9 @@ class GenerationResponder final : public PipelineSink, public std::enable_shared
   HttpHeaders Headers(std::initializer_list<std::pair<std::string, std::string>> more) const;
   void RespondWhole(const Usage& usage);
   void Finish(const Settlement& settlement);
-  std::vector<TokenLogprob>* PendingLogprobs(size_t index) { return wants_logprobs_ ? &pending_logprobs_[index] : nullptr; }
+  std::vector<TokenLogprob>* PendingLogprobs(size_t index) {
+    return wants_logprobs_ ? &pending_logprobs_[index] : nullptr;
+  }
 
   ResponderContext context_;
   const GenerationRequest::Kind kind_;
@@ -89,7 +93,7 @@ class GenerationResponder final : public PipelineSink, public std::enable_shared
   std::shared_ptr<HttpExchange> exchange_;
   std::unique_ptr<PipelineCall> call_;
   ResponseHead head_;
-  bool streaming_ = false;      // the client asked for a stream
+  bool streaming_ = false;  // the client asked for a stream
   bool stream_started_ = false;
   bool include_usage_ = false;
   bool wants_logprobs_ = false;

@@ -22,7 +22,11 @@ namespace {
 class Serving {
  public:
   explicit Serving(const ServeOptions& options)
-      : options_(options), text_pool_(1), pipeline_(PipelineOptionsOf(options), clock_, text_pool_, [this](auto work) { loop_.Post(std::move(work)); }, metrics_) {}
+      : options_(options),
+        text_pool_(1),
+        pipeline_(
+            PipelineOptionsOf(options), clock_, text_pool_, [this](auto work) { loop_.Post(std::move(work)); },
+            metrics_) {}
 
   // In order of use: the pool's work borrows pipeline and model, exchanges their server, answers their backend.
   ~Serving() {
@@ -41,17 +45,24 @@ class Serving {
       if (!keys) return Refuse(keys.error());
       keys_ = std::move(*keys);
     }
-    const HttpApiOptions api{.model_names = ModelNames(options_), .host = options_.host, .created = clock_.UnixSeconds(), .keep_alive = Ns(options_.keep_alive_s),
+    const HttpApiOptions api{.model_names = ModelNames(options_),
+                             .host = options_.host,
+                             .created = clock_.UnixSeconds(),
+                             .keep_alive = Ns(options_.keep_alive_s),
                              .stalled_after = Ns(options_.stalled_after_s)};
     api_ = std::make_unique<HttpApi>(api, keys_, loop_, clock_, pipeline_, text_pool_, metrics_);
-    HttpServerOptions http{.host = options_.host, .port = options_.port, .tls_cert_file = options_.tls_cert, .tls_key_file = options_.tls_key};
+    HttpServerOptions http{.host = options_.host,
+                           .port = options_.port,
+                           .tls_cert_file = options_.tls_cert,
+                           .tls_key_file = options_.tls_key};
     http.body_bytes_max = ApiLimits{}.body_bytes_max;
     auto server = HttpServer::Listen(loop_, http, *api_);
     if (!server) return Refuse(server.error());
     server_ = std::move(*server);
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe on stdout is no reason to end
     loop_.OnSignal({SIGTERM, SIGINT}, [this](int) { Drain(); });
-    metrics_.Watch("headrace_requests_under_way", "Generation requests in the pipeline.", {}, false, [this] { return pipeline_.under_way(); });
+    metrics_.Watch("headrace_requests_under_way", "Generation requests in the pipeline.", {}, false,
+                   [this] { return pipeline_.under_way(); });
     if (!options_.quiet) SayListening();
     if (options_.on_listening) options_.on_listening(server_->port());
     loader_ = std::thread([this] { Load(); });
@@ -112,11 +123,13 @@ class Serving {
 
   std::string Url() const {
     const bool v6 = options_.host.find(':') != std::string::npos;
-    return fmt::format("{}://{}{}{}:{}", server_->tls() ? "https" : "http", v6 ? "[" : "", options_.host, v6 ? "]" : "", server_->port());
+    return fmt::format("{}://{}{}{}:{}", server_->tls() ? "https" : "http", v6 ? "[" : "", options_.host, v6 ? "]" : "",
+                       server_->port());
   }
 
   void SayListening() const {
-    std::printf("listening on %s (%s); the model is loading\n", Url().c_str(), keys_.open() ? "no API key needed" : "API key needed");
+    std::printf("listening on %s (%s); the model is loading\n", Url().c_str(),
+                keys_.open() ? "no API key needed" : "API key needed");
     std::fflush(stdout);
   }
 
@@ -124,11 +137,16 @@ class Serving {
     const std::string name = ModelNames(options_)[0], url = Url();
     std::printf("%s loaded in %.2f s\n%s\n\n", name.c_str(), load_seconds, model_->MemoryPlan().c_str());
     const char* auth = keys_.open() ? "" : " -H \"Authorization: Bearer $KEY\"";
-    std::printf("curl %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"
-                "  -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]}'\n\n", url.c_str(), auth, name.c_str());
-    std::printf("from openai import OpenAI\nclient = OpenAI(base_url=\"%s/v1\", api_key=\"%s\")\n"
-                "print(client.chat.completions.create(model=\"%s\", messages=[{\"role\": \"user\", \"content\": \"Hello\"}]).choices[0].message.content)\n",
-                url.c_str(), keys_.open() ? "none" : "KEY", name.c_str());
+    std::printf(
+        "curl %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"
+        "  -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of "
+        "France?\"}]}'\n\n",
+        url.c_str(), auth, name.c_str());
+    std::printf(
+        "from openai import OpenAI\nclient = OpenAI(base_url=\"%s/v1\", api_key=\"%s\")\n"
+        "print(client.chat.completions.create(model=\"%s\", messages=[{\"role\": \"user\", \"content\": "
+        "\"Hello\"}]).choices[0].message.content)\n",
+        url.c_str(), keys_.open() ? "none" : "KEY", name.c_str());
     std::fflush(stdout);
   }
 

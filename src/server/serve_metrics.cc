@@ -6,28 +6,43 @@ namespace headrace {
 
 void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::string& model_name, bool vllm_names) {
   const EngineStats& s = engine.stats();
-  const auto counter = [&](const char* name, const char* help, const std::atomic<uint64_t>& value, const MetricLabels& labels = {}) {
-    metrics.Watch(name, help, labels, true, [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); });
+  const auto counter = [&](const char* name, const char* help, const std::atomic<uint64_t>& value,
+                           const MetricLabels& labels = {}) {
+    metrics.Watch(name, help, labels, true,
+                  [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); });
   };
-  const auto usage = [&engine] { return static_cast<double>(engine.stats().kv_blocks_used.load(std::memory_order_relaxed)) / engine.description().kv_blocks; };
+  const auto usage = [&engine] {
+    return static_cast<double>(engine.stats().kv_blocks_used.load(std::memory_order_relaxed)) /
+           engine.description().kv_blocks;
+  };
   counter("headrace_engine_steps_total", "Steps of the engine.", s.steps);
   counter("headrace_engine_rows_total", "Rows computed in all steps.", s.rows);
   counter("headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
   counter("headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
   counter("headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.", s.preemptions);
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_stop, {{"reason", "stop"}});
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_length, {{"reason", "length"}});
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_error, {{"reason", "error"}});
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled, {{"reason", "cancelled"}});
-  metrics.Watch("headrace_sequences_running", "Sequences in the batch.", {}, false, [&s] { return s.running.load(std::memory_order_relaxed); });
-  metrics.Watch("headrace_sequences_waiting", "Sequences that wait for a place.", {}, false, [&s] { return s.waiting.load(std::memory_order_relaxed); });
+  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_stop,
+          {{"reason", "stop"}});
+  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_length,
+          {{"reason", "length"}});
+  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_error,
+          {{"reason", "error"}});
+  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
+          {{"reason", "cancelled"}});
+  metrics.Watch("headrace_sequences_running", "Sequences in the batch.", {}, false,
+                [&s] { return s.running.load(std::memory_order_relaxed); });
+  metrics.Watch("headrace_sequences_waiting", "Sequences that wait for a place.", {}, false,
+                [&s] { return s.waiting.load(std::memory_order_relaxed); });
   metrics.Watch("headrace_kv_usage_ratio", "Share of the KV pool in use, 0 to 1.", {}, false, usage);
-  metrics.Watch("headrace_kv_blocks_used", "KV blocks of 64 tokens in use.", {}, false, [&s] { return s.kv_blocks_used.load(std::memory_order_relaxed); });
-  metrics.Watch("headrace_resident_memory_bytes", "Resident memory of the process.", {}, false, [] { return static_cast<double>(ResidentMemoryBytes()); });
+  metrics.Watch("headrace_kv_blocks_used", "KV blocks of 64 tokens in use.", {}, false,
+                [&s] { return s.kv_blocks_used.load(std::memory_order_relaxed); });
+  metrics.Watch("headrace_resident_memory_bytes", "Resident memory of the process.", {}, false,
+                [] { return static_cast<double>(ResidentMemoryBytes()); });
   if (!vllm_names) return;
   const MetricLabels labels = {{"model_name", model_name}, {"engine", "0"}};
-  metrics.Watch("vllm:num_requests_running", "Requests in the batch.", labels, false, [&s] { return s.running.load(std::memory_order_relaxed); });
-  metrics.Watch("vllm:num_requests_waiting", "Requests that wait.", labels, false, [&s] { return s.waiting.load(std::memory_order_relaxed); });
+  metrics.Watch("vllm:num_requests_running", "Requests in the batch.", labels, false,
+                [&s] { return s.running.load(std::memory_order_relaxed); });
+  metrics.Watch("vllm:num_requests_waiting", "Requests that wait.", labels, false,
+                [&s] { return s.waiting.load(std::memory_order_relaxed); });
   metrics.Watch("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.", labels, false, usage);
 }
 

@@ -9,29 +9,29 @@
 namespace headrace {
 
 struct ServeOptions {
-  std::string model;  // path of a model, or script:FILE
+  std::string model;                            // path of a model, or script:FILE
   std::vector<std::string> served_model_names;  // empty: the file's name
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
   std::string api_key_file;
   std::string chat_template_file;
   std::string tls_cert, tls_key;
-  std::string isa;                 // kernels by name; "" for the best
-  int threads = 0;                 // 0: usable cores
-  int64_t ctx = 0;                 // 0: the model's context
-  uint64_t kv_memory_bytes = 0;    // 0: chosen from what is free
+  std::string isa;               // kernels by name; "" for the best
+  int threads = 0;               // 0: usable cores
+  int64_t ctx = 0;               // 0: the model's context
+  uint64_t kv_memory_bytes = 0;  // 0: chosen from what is free
   int max_batch_tokens = 256;
   int max_sequences = 32;
   int max_waiting = 1024;
-  double request_timeout_s = 0;    // 0: none
+  double request_timeout_s = 0;  // 0: none
   double queue_timeout_s = 0;
-  double drain_timeout_s = 600;    // after SIGTERM; a second signal ends at once
-  double keep_alive_s = 10;        // between comments on a silent stream
-  double stalled_after_s = 60;     // work and no step for this long: not healthy
+  double drain_timeout_s = 600;  // after SIGTERM; a second signal ends at once
+  double keep_alive_s = 10;      // between comments on a silent stream
+  double stalled_after_s = 60;   // work and no step for this long: not healthy
   bool insecure = false;
   bool no_vllm_metrics = false;
-  bool quiet = false;              // no banner
-  bool embedded = false;           // RunServe always returns; else a signal during the load ends the process there
+  bool quiet = false;     // no banner
+  bool embedded = false;  // RunServe always returns; else a signal during the load ends the process there
   std::function<void(uint16_t port)> on_listening;  // once the port is bound, before the model loads
 };
 

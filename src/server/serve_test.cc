@@ -1,7 +1,7 @@
-// Goal: the server's life with its clients and its operator: whoever leaves, however they leave, frees their slot and harms
-// no neighbour (O-04, T12); a drain lets streams end and refuses the rest (O-53); while the model loads the server says so
-// and nothing else, and a failed load or a taken port ends it with the cause (O-54); waiting and running have their limits;
-// health follows the engine.
+// Goal: the server's life with its clients and its operator: whoever leaves, however they leave, frees their slot and
+// harms no neighbour (O-04, T12); a drain lets streams end and refuses the rest (O-53); while the model loads the
+// server says so and nothing else, and a failed load or a taken port ends it with the cause (O-54); waiting and running
+// have their limits; health follows the engine.
 #include "server/test_serve.h"
 
 #include <spdlog/sinks/ostream_sink.h>
@@ -21,7 +21,8 @@ constexpr char kLongScript[] = R"({"step_ms": 2, "sequences_max": 8, "kv_blocks"
   {"pieces": ["Hello", "!"]}]})";
 
 std::string Streamed(const std::string& content, const std::string& fields = "") {
-  return RequestText("POST", "/v1/chat/completions", ChatText(content, "\"stream\":true" + (fields.empty() ? "" : "," + fields)));
+  return RequestText("POST", "/v1/chat/completions",
+                     ChatText(content, "\"stream\":true" + (fields.empty() ? "" : "," + fields)));
 }
 std::string Whole(const std::string& content) { return RequestText("POST", "/v1/chat/completions", ChatText(content)); }
 
@@ -61,7 +62,10 @@ TEST(Disconnects, FreeTheSlotAndHarmNoNeighbour) {
     for (int i = 0; i < 4; ++i) {
       const auto answer = survivors[static_cast<size_t>(i)]->ReadAnswer();
       ASSERT_EQ(answer.status, 200);
-      ASSERT_EQ(i % 2 == 0 ? Events(answer.body).Text() : Parsed(answer.body)["choices"][0]["message"]["content"].get<std::string>(), solo) << "round " << round;
+      ASSERT_EQ(i % 2 == 0 ? Events(answer.body).Text()
+                           : Parsed(answer.body)["choices"][0]["message"]["content"].get<std::string>(),
+                solo)
+          << "round " << round;
     }
     ASSERT_TRUE(served.Await([&] { return served.Idle(); }, 2)) << "round " << round;
   }
@@ -84,8 +88,9 @@ TEST(Disconnects, AStalledReaderHoldsNoSlot) {
 // ---- limits of waiting and running ---------------------------------------------------------------------------------
 
 TEST(Limits, AFullServerRefusesWithATimeToRetry) {
-  Served served(R"({"step_ms": 2, "sequences_max": 1, "replies": [{"match": "long", "pieces": ["a"], "repeat": 500}, {"pieces": ["Hello"]}]})",
-                [](ServeOptions& o) { o.max_waiting = 1; });
+  Served served(
+      R"({"step_ms": 2, "sequences_max": 1, "replies": [{"match": "long", "pieces": ["a"], "repeat": 500}, {"pieces": ["Hello"]}]})",
+      [](ServeOptions& o) { o.max_waiting = 1; });
   served.Ready();
   RawClient running(served.port), waiting(served.port);
   running.Send(Streamed("long"));
@@ -104,10 +109,12 @@ TEST(Limits, AFullServerRefusesWithATimeToRetry) {
 }
 
 TEST(Limits, TimesOfQueueRequestAndDeadline) {
-  Served served(R"({"step_ms": 2, "sequences_max": 1, "replies": [{"match": "long", "pieces": ["a"], "repeat": 3000}, {"pieces": ["Hello"]}]})", [](ServeOptions& o) {
-    o.queue_timeout_s = 0.2;
-    o.request_timeout_s = 3;
-  });
+  Served served(
+      R"({"step_ms": 2, "sequences_max": 1, "replies": [{"match": "long", "pieces": ["a"], "repeat": 3000}, {"pieces": ["Hello"]}]})",
+      [](ServeOptions& o) {
+        o.queue_timeout_s = 0.2;
+        o.request_timeout_s = 3;
+      });
   served.Ready();
   RawClient running(served.port);
   running.Send(Streamed("long"));
@@ -115,7 +122,8 @@ TEST(Limits, TimesOfQueueRequestAndDeadline) {
   const auto waited = served.Chat("x");
   ExpectError(waited, 503, "overloaded", "", "waited longer");
   EXPECT_THAT(waited.head, HasSubstr("retry-after-ms: "));
-  EXPECT_THAT(running.ReadUntil("0\r\n\r\n"), HasSubstr("deadline_exceeded")) << "an error event, and the body ends properly";
+  EXPECT_THAT(running.ReadUntil("0\r\n\r\n"), HasSubstr("deadline_exceeded"))
+      << "an error event, and the body ends properly";
   EXPECT_TRUE(served.Await([&] { return served.Idle(); }, 2));
   ExpectError(served.Chat("long", R"("deadline_ms":100)"), 504, "deadline_exceeded");
   served.ExpectAlive();
@@ -128,9 +136,11 @@ TEST(AccessLog, OneLineARequestThatNothingInItCanForge) {
   served.Ready();
   std::ostringstream log;
   const auto before = spdlog::default_logger();
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
   served.Chat("a secret prompt", R"("user":"a secret user")");
-  served.Post("/v1/chat/completions", R"({"model":"x\n[info] request id=forged","messages":[{"role":"user","content":"y"}]})");
+  served.Post("/v1/chat/completions",
+              R"({"model":"x\n[info] request id=forged","messages":[{"role":"user","content":"y"}]})");
   served.Get("/%0a[info]%20forged?secret=1");
   served.Post("/tokenize", "{\"prompt\":\"a secret text\"}", "X-Request-Id: tok-1\r\n");
   served.Get("/health");  // probes are not logged
@@ -150,7 +160,8 @@ TEST(AccessLog, OneLineARequestThatNothingInItCanForge) {
     EXPECT_THAT(line, testing::Not(HasSubstr("secret")));
   }
   ASSERT_EQ(requests.size(), 5u) << log.str();
-  EXPECT_THAT(requests[0], testing::AllOf(HasSubstr("route=chat"), HasSubstr("status=200"), HasSubstr("completion_tokens=2")));
+  EXPECT_THAT(requests[0],
+              testing::AllOf(HasSubstr("route=chat"), HasSubstr("status=200"), HasSubstr("completion_tokens=2")));
   EXPECT_THAT(requests[1], HasSubstr("status=404"));
   EXPECT_THAT(requests[2], testing::AllOf(HasSubstr("route=refused"), HasSubstr("status=404")));
   EXPECT_THAT(requests[3], testing::AllOf(HasSubstr("id=tok-1"), HasSubstr("route=/tokenize")));
@@ -172,7 +183,8 @@ TEST(Health, FollowsTheEnginesProgress) {
 
 // An engine that slept has not been stuck: the first request after a pause must not make the server look broken.
 TEST(Health, APauseIsNoStall) {
-  Served served(R"({"step_ms": 50, "replies": [{"pieces": ["a"], "repeat": 4}]})", [](ServeOptions& o) { o.stalled_after_s = 1.5; });
+  Served served(R"({"step_ms": 50, "replies": [{"pieces": ["a"], "repeat": 4}]})",
+                [](ServeOptions& o) { o.stalled_after_s = 1.5; });
   served.Ready();
   const auto resume = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   EXPECT_TRUE(served.Await([&] { return std::chrono::steady_clock::now() > resume; }));
@@ -216,7 +228,8 @@ TEST(Drain, StreamsRunToTheirEndAndNewCallsAreRefused) {
 }
 
 TEST(Drain, WhatDoesNotEndInTimeEndsWithAnError) {
-  Served served(R"({"step_ms": 5, "replies": [{"pieces": ["a"], "repeat": 4000}]})", [](ServeOptions& o) { o.drain_timeout_s = 0.3; });
+  Served served(R"({"step_ms": 5, "replies": [{"pieces": ["a"], "repeat": 4000}]})",
+                [](ServeOptions& o) { o.drain_timeout_s = 0.3; });
   served.Ready();
   RawClient stream(served.port);
   stream.Send(Streamed("x"));

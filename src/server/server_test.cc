@@ -16,30 +16,41 @@ using testing::Not;
 
 // T16
 TEST(HttpGuard, AKeylessServerAnswersToAddressesAndLocalNamesOnly) {
-  for (const char* host : {"", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "10.1.2.3:80", "localhost", "LOCALHOST:1", "a.localhost:80", "printer.local", "my.box:8080"}) {
+  for (const char* host : {"", "127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "[::1]", "10.1.2.3:80", "localhost",
+                           "LOCALHOST:1", "a.localhost:80", "printer.local", "my.box:8080"}) {
     EXPECT_TRUE(CheckHostHeader(host, "my.box")) << host;
   }
-  for (const char* host : {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "local", "xlocalhost", "[::1", "1.2.3", "my.box.evil"}) {
+  for (const char* host : {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example",
+                           "local", "xlocalhost", "[::1", "1.2.3", "my.box.evil"}) {
     EXPECT_FALSE(CheckHostHeader(host, "my.box")) << host;
   }
 }
 
 // T15
 TEST(HttpGuard, OnlyPagesFromLoopbackMayRead) {
-  const auto origin = [](const std::string& value) { return HttpRequest{.headers = {{"Origin", value}, {"Access-Control-Request-Headers", "authorization,x-stainless-os"}}}; };
-  for (const char* page : {"http://localhost", "http://localhost:3000", "https://127.0.0.1:8443", "http://[::1]:5173", "http://app.localhost"}) {
+  const auto origin = [](const std::string& value) {
+    return HttpRequest{
+        .headers = {{"Origin", value}, {"Access-Control-Request-Headers", "authorization,x-stainless-os"}}};
+  };
+  for (const char* page : {"http://localhost", "http://localhost:3000", "https://127.0.0.1:8443", "http://[::1]:5173",
+                           "http://app.localhost"}) {
     EXPECT_EQ(FindHeader(CorsHeaders(origin(page)), "access-control-allow-origin"), page);
-    EXPECT_EQ(FindHeader(PreflightHeaders(origin(page)), "access-control-allow-headers"), "authorization,x-stainless-os");
+    EXPECT_EQ(FindHeader(PreflightHeaders(origin(page)), "access-control-allow-headers"),
+              "authorization,x-stainless-os");
   }
-  for (const char* page : {"", "null", "http://evil.example", "http://localhost.evil.example", "http://127.0.0.1.evil.example", "localhost", "http://127.evil"}) {
+  for (const char* page : {"", "null", "http://evil.example", "http://localhost.evil.example",
+                           "http://127.0.0.1.evil.example", "localhost", "http://127.evil"}) {
     EXPECT_TRUE(CorsHeaders(origin(page)).empty()) << page;
     EXPECT_TRUE(PreflightHeaders(origin(page)).empty()) << page;
   }
 }
 
 TEST(HttpGuard, JsonBodies) {
-  for (const char* type : {"", "application/json", "Application/JSON ; charset=UTF-8", "application/json;charset=\"utf8\"", "application/problem+json"}) EXPECT_TRUE(IsJsonContentType(type)) << type;
-  for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=utf-16", "application/json; charset=latin1"}) {
+  for (const char* type : {"", "application/json", "Application/JSON ; charset=UTF-8",
+                           "application/json;charset=\"utf8\"", "application/problem+json"})
+    EXPECT_TRUE(IsJsonContentType(type)) << type;
+  for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "application/jsonx",
+                           "application/json; charset=utf-16", "application/json; charset=latin1"}) {
     EXPECT_FALSE(IsJsonContentType(type)) << type;
   }
   // A page of another site can send a typeless body without a preflight.
@@ -73,8 +84,11 @@ class ServerTest : public testing::Test {
 
 // T1
 TEST_F(ServerTest, QueriesAndSlashesDoNotMatter) {
-  for (const char* path : {"/v1/models", "/v1/models/", "/v1/models?beta=true", "/v1//models", "//v1/models", "/v1/models/?a=b"}) EXPECT_EQ(S().Get(path).status, 200) << path;
-  for (const char* path : {"/v1/chat/completions?beta=true", "/v1/chat/completions/", "/v1//chat/completions"}) EXPECT_EQ(S().Post(path, ChatText("x")).status, 200) << path;
+  for (const char* path :
+       {"/v1/models", "/v1/models/", "/v1/models?beta=true", "/v1//models", "//v1/models", "/v1/models/?a=b"})
+    EXPECT_EQ(S().Get(path).status, 200) << path;
+  for (const char* path : {"/v1/chat/completions?beta=true", "/v1/chat/completions/", "/v1//chat/completions"})
+    EXPECT_EQ(S().Post(path, ChatText("x")).status, 200) << path;
 }
 
 // T2, T8: any key is taken when none is configured; a safe request id comes back, another does not.
@@ -82,7 +96,8 @@ TEST_F(ServerTest, AnyKeyIsTakenAndRequestIdsComeBack) {
   EXPECT_EQ(S().Post("/v1/chat/completions", ChatText("x"), "Authorization: Bearer dummy\r\n").status, 200);
   EXPECT_THAT(S().Get("/version", "X-Request-Id: my-id_1.2\r\n").head, HasSubstr("X-Request-Id: my-id_1.2\r\n"));
   EXPECT_THAT(S().Post("/v1/chat/completions", ChatText("x"), "X-Request-Id: abc\r\n").body, HasSubstr("chatcmpl-abc"));
-  for (const std::string& id : {std::string("a b"), std::string("a\"b"), std::string("<x>"), std::string(200, 'x'), std::string("\xff")}) {
+  for (const std::string& id :
+       {std::string("a b"), std::string("a\"b"), std::string("<x>"), std::string(200, 'x'), std::string("\xff")}) {
     EXPECT_THAT(S().Get("/version", "X-Request-Id: " + id + "\r\n").head, Not(HasSubstr("X-Request-Id: " + id))) << id;
   }
 }
@@ -96,9 +111,12 @@ TEST_F(ServerTest, WrongPathsMethodsAndTypes) {
   EXPECT_THAT(wrong.head, HasSubstr("Allow: POST, OPTIONS\r\n"));
   EXPECT_THAT(S().Post("/v1/models", "{}").head, HasSubstr("Allow: GET, HEAD, OPTIONS\r\n"));
   ExpectError(S().Ask("PUT", "/v1/models/m"), 405, "");
-  ExpectError(S().Post("/v1/chat/completions", ChatText("x"), "Content-Type: text/plain\r\n"), 415, "", "", "application/json");
-  ExpectError(S().Post("/v1/chat/completions", ChatText("x"), "Content-Type: application/json; charset=utf-16\r\n"), 415, "");
-  for (const char* body : {"", "{", "[]", "null", "\"x\"", "{\"model\":\"m\"} x", "{\"model\":\xff}", "\xef\xbb\xbf{"}) {
+  ExpectError(S().Post("/v1/chat/completions", ChatText("x"), "Content-Type: text/plain\r\n"), 415, "", "",
+              "application/json");
+  ExpectError(S().Post("/v1/chat/completions", ChatText("x"), "Content-Type: application/json; charset=utf-16\r\n"),
+              415, "");
+  for (const char* body :
+       {"", "{", "[]", "null", "\"x\"", "{\"model\":\"m\"} x", "{\"model\":\xff}", "\xef\xbb\xbf{"}) {
     const auto answer = S().Post("/v1/chat/completions", body);
     EXPECT_EQ(answer.status, 400) << body;
     EXPECT_THAT(answer.head, HasSubstr("x-should-retry: false"));
@@ -115,12 +133,15 @@ TEST_F(ServerTest, HeadAnswersLikeGetWithoutABody) {
 
 // T15
 TEST_F(ServerTest, PreflightAdmitsTheSdksHeadersFromLoopbackOnly) {
-  const std::string ask = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,content-type,x-stainless-lang\r\n";
+  const std::string ask =
+      "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: "
+      "authorization,content-type,x-stainless-lang\r\n";
   const auto ours = S().Ask("OPTIONS", "/v1/chat/completions", "", "Origin: http://localhost:3000\r\n" + ask);
   EXPECT_EQ(ours.status, 204);
   EXPECT_THAT(ours.head, HasSubstr("Access-Control-Allow-Origin: http://localhost:3000\r\n"));
   EXPECT_THAT(ours.head, HasSubstr("x-stainless-lang"));
-  EXPECT_THAT(S().Ask("OPTIONS", "/v1/chat/completions", "", "Origin: http://evil.example\r\n" + ask).head, Not(HasSubstr("Access-Control")));
+  EXPECT_THAT(S().Ask("OPTIONS", "/v1/chat/completions", "", "Origin: http://evil.example\r\n" + ask).head,
+              Not(HasSubstr("Access-Control")));
   const auto chat = S().Post("/v1/chat/completions", ChatText("x"), "Origin: http://127.0.0.1:5173\r\n");
   EXPECT_THAT(chat.head, HasSubstr("Access-Control-Expose-Headers: X-Request-Id"));
   const auto foreign = S().Post("/v1/chat/completions", ChatText("x"), "Origin: http://evil.example\r\n");
@@ -137,8 +158,10 @@ TEST_F(ServerTest, AnotherNameInHostIsRefused) {
 
 // T8: what net itself refuses has an id and the same body too.
 TEST_F(ServerTest, ProtocolErrorsHaveTheSameShape) {
-  for (const char* bytes : {"NONSENSE\r\n\r\n", "GET / HTTP/3.0\r\n\r\n", "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
-                            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
+  for (const char* bytes : {"NONSENSE\r\n\r\n", "GET / HTTP/3.0\r\n\r\n",
+                            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+                            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                            "1\r\nTransfer-Encoding: chunked\r\n\r\n"}) {
     RawClient client(S().port);
     const auto answer = client.Ask(bytes);
     EXPECT_GE(answer.status, 400) << bytes;
@@ -171,7 +194,8 @@ TEST_F(ServerTest, OneModelByItsNameAndNoOtherFile) {
   EXPECT_EQ(S().Get("/v1/models/m/").status, 200);
   EXPECT_EQ(S().Get("/v1/models/org/alias").status, 200);
   EXPECT_EQ(S().Get("/v1/models/org%2Falias").status, 200);
-  for (const std::string& name : {std::string("../../outside"), std::string("..%2f..%2foutside"), std::string("/etc/passwd"), std::string("sha256:../x"), std::string("%00"),
+  for (const std::string& name : {std::string("../../outside"), std::string("..%2f..%2foutside"),
+                                  std::string("/etc/passwd"), std::string("sha256:../x"), std::string("%00"),
                                   std::string(5000, 'x'), std::string("m."), std::string("M"), std::string("%ff%fe")}) {
     ExpectError(S().Get("/v1/models/" + name), 404, "model_not_found", "model");
   }
@@ -201,7 +225,8 @@ TEST_F(ServerTest, HealthVersionAndMetrics) {
   EXPECT_TRUE(Parsed(S().Get("/version").body)["version"].is_string());
   S().Chat("x");
   const std::string metrics = S().Get("/metrics").body;
-  for (const char* name : {"headrace_requests_total{route=\"chat\",status=\"200\"}", "headrace_time_to_first_token_seconds_bucket", "headrace_generated_tokens_total",
+  for (const char* name : {"headrace_requests_total{route=\"chat\",status=\"200\"}",
+                           "headrace_time_to_first_token_seconds_bucket", "headrace_generated_tokens_total",
                            "vllm:num_requests_running{", "vllm:num_requests_waiting{", "vllm:kv_cache_usage_perc{"}) {
     EXPECT_THAT(metrics, HasSubstr(name));
   }
@@ -211,7 +236,8 @@ TEST_F(ServerTest, HealthVersionAndMetrics) {
 TEST_F(ServerTest, UnknownFieldsPassAndForeignOnesAreRefused) {
   EXPECT_EQ(S().Chat("x", R"("frobnicate":{"a":1},"x_vendor":true)").status, 200);
   EXPECT_GE(S().Metric("headrace_unknown_fields_total"), 2);
-  for (const char* fields : {R"("guided_json":{"type":"object"})", R"("response_format":{"type":"json_object"})", R"("tools":[{"type":"function","function":{"name":"f"}}])"}) {
+  for (const char* fields : {R"("guided_json":{"type":"object"})", R"("response_format":{"type":"json_object"})",
+                             R"("tools":[{"type":"function","function":{"name":"f"}}])"}) {
     EXPECT_EQ(S().Chat("x", fields).status, 400) << fields;
   }
 }
@@ -219,7 +245,8 @@ TEST_F(ServerTest, UnknownFieldsPassAndForeignOnesAreRefused) {
 // ---- keys, TLS -----------------------------------------------------------------------------------------------------
 
 // The hash is that of "sk-one".
-constexpr char kKeyFile[] = "[[keys]]\nname = \"one\"\nsha256 = \"456f1612bd25c6c8455039437bf441f43aa3b7d1c0b0047c712d5036dfebef0d\"\n";
+constexpr char kKeyFile[] =
+    "[[keys]]\nname = \"one\"\nsha256 = \"456f1612bd25c6c8455039437bf441f43aa3b7d1c0b0047c712d5036dfebef0d\"\n";
 
 TEST(ServerKeys, AWrongOrMissingKeyIs401BeforeTheBody) {
   Served served(kPlainScript, [](ServeOptions& o) {
@@ -268,9 +295,12 @@ std::string BodyOfSize(size_t size) {
 TEST_F(ServerTest, BodiesUpToTheLimitAndAbove) {
   const size_t limit = ApiLimits{}.body_bytes_max;
   // Blanks are tokens of the script's vocabulary: what fits the body does not fit the context, and says so.
-  for (const size_t size : {size_t{9'000}, size_t{5} << 20, limit - 1, limit}) ExpectError(S().Post("/v1/chat/completions", BodyOfSize(size)), 400, "context_length_exceeded", "messages");
+  for (const size_t size : {size_t{9'000}, size_t{5} << 20, limit - 1, limit})
+    ExpectError(S().Post("/v1/chat/completions", BodyOfSize(size)), 400, "context_length_exceeded", "messages");
   RawClient client(S().port);
-  client.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(limit + 1) + "\r\n\r\n");
+  client.Send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+      std::to_string(limit + 1) + "\r\n\r\n");
   ExpectError(client.ReadAnswer(), 413, "request_too_large", "", std::to_string(limit));
   RawClient huge(S().port);
   huge.Send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000000\r\n\r\n");
@@ -282,9 +312,16 @@ TEST_F(ServerTest, ChunkedAndExpectedBodies) {
   char size[16];
   std::snprintf(size, sizeof(size), "%zx", body.size());
   RawClient client(S().port);
-  EXPECT_EQ(client.Ask("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n" + std::string(size) + "\r\n" + body +
-                       "\r\n0\r\n\r\n").status, 200);
-  client.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  EXPECT_EQ(client
+                .Ask("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                     "application/json\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                     std::string(size) + "\r\n" + body + "\r\n0\r\n\r\n")
+                .status,
+            200);
+  client.Send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: "
+      "100-continue\r\nContent-Length: " +
+      std::to_string(body.size()) + "\r\n\r\n");
   EXPECT_THAT(client.ReadUntil("\r\n\r\n"), HasSubstr("100 Continue"));
   EXPECT_EQ(client.Ask(body).status, 200);
 }

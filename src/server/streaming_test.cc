@@ -1,6 +1,6 @@
-// Goal: streams are whole, in order and equal to the answer that is not streamed: characters are never split (O-01), stop
-// strings never leak nor lose text (O-02), chunks, usage and [DONE] come as clients expect them (O-03, C24-C28, L1-L3), a
-// fault ends a stream with one error event (O-05), and keep-alives stand between events (O-06).
+// Goal: streams are whole, in order and equal to the answer that is not streamed: characters are never split (O-01),
+// stop strings never leak nor lose text (O-02), chunks, usage and [DONE] come as clients expect them (O-03, C24-C28,
+// L1-L3), a fault ends a stream with one error event (O-05), and keep-alives stand between events (O-06).
 #include "server/test_serve.h"
 
 #include "api/error.h"
@@ -39,7 +39,9 @@ class StreamingTest : public testing::Test {
     EXPECT_EQ(answer.status, 200) << answer.body;
     return Events(answer.body);
   }
-  static Json Whole(const std::string& content, const std::string& fields = "") { return Parsed(S().Chat(content, fields).body); }
+  static Json Whole(const std::string& content, const std::string& fields = "") {
+    return Parsed(S().Chat(content, fields).body);
+  }
 
  private:
   static inline Served* served_ = nullptr;
@@ -57,9 +59,12 @@ class BytesServer {
     model_ = *ModelService::FromScript(std::move(script), {}, clock_);
     backend_ = std::make_unique<LocalBackend>(thread_.loop, model_->engine(), model_->tokenizer());
     thread_.On([&] {
-      pipeline_ = std::make_unique<Pipeline>(PipelineOptions{.model_names = {"m"}}, clock_, pool_, [this](auto work) { thread_.loop.Post(std::move(work)); }, metrics_);
+      pipeline_ = std::make_unique<Pipeline>(
+          PipelineOptions{.model_names = {"m"}}, clock_, pool_,
+          [this](auto work) { thread_.loop.Post(std::move(work)); }, metrics_);
       pipeline_->Open(model_->preparer(), *backend_);
-      api_ = std::make_unique<HttpApi>(HttpApiOptions{.model_names = {"m"}}, keys_, thread_.loop, clock_, *pipeline_, pool_, metrics_);
+      api_ = std::make_unique<HttpApi>(HttpApiOptions{.model_names = {"m"}}, keys_, thread_.loop, clock_, *pipeline_,
+                                       pool_, metrics_);
       api_->SetModel(model_.get());
       server_ = *HttpServer::Listen(thread_.loop, {}, *api_);
     });
@@ -97,11 +102,16 @@ TEST(Characters, AreNeverSplitAcrossChunks) {
   const BytesServer server(text);
   for (const std::string& path : {std::string("/v1/chat/completions"), std::string("/v1/completions")}) {
     const bool chat = path.find("chat") != std::string::npos;
-    const auto body = [&](const std::string& fields) { return chat ? ChatText("x", fields) : CompletionText("\"x\"", fields); };
-    const Events stream(server.Post(path, body(R"("max_tokens":200,"stream":true)")).body);  // Events refuses what is not UTF-8
+    const auto body = [&](const std::string& fields) {
+      return chat ? ChatText("x", fields) : CompletionText("\"x\"", fields);
+    };
+    const Events stream(
+        server.Post(path, body(R"("max_tokens":200,"stream":true)")).body);  // Events refuses what is not UTF-8
     EXPECT_EQ(stream.Text(), text);
     EXPECT_THAT(stream.Text(), Not(HasSubstr("\uFFFD")));
-    const Json whole = Parsed(server.Post(path, body(R"("max_tokens":200,"logprobs":)" + std::string(chat ? "true" : "0"))).body)["choices"][0];
+    const Json whole =
+        Parsed(server.Post(path, body(R"("max_tokens":200,"logprobs":)" + std::string(chat ? "true" : "0")))
+                   .body)["choices"][0];
     EXPECT_EQ(chat ? whole["message"]["content"] : whole["text"], text);
     if (!chat) continue;
     std::string joined;  // C14: the bytes of the tokens are the text
@@ -112,7 +122,8 @@ TEST(Characters, AreNeverSplitAcrossChunks) {
   }
   // C14 in a stream: tokens whose character is not whole yet come with it.
   std::string joined;
-  for (const Json& chunk : Events(server.Post("/v1/chat/completions", ChatText("x", R"("stream":true,"logprobs":true)")).body).chunks) {
+  for (const Json& chunk :
+       Events(server.Post("/v1/chat/completions", ChatText("x", R"("stream":true,"logprobs":true)")).body).chunks) {
     if (chunk["choices"][0]["logprobs"].is_null()) continue;
     for (const Json& token : chunk["choices"][0]["logprobs"]["content"]) {
       for (const Json& byte : token["bytes"]) joined += static_cast<char>(byte.get<int>());
@@ -180,7 +191,8 @@ void ExpectWellFormed(const Events& stream, int choices, bool usage, const std::
 TEST_F(StreamingTest, ChunksUsageAndDone) {
   for (const int n : {1, 2}) {
     for (const bool natural : {true, false}) {
-      for (const std::string& option : {std::string(), std::string(R"(,"stream_options":{"include_usage":false})"), std::string(R"(,"stream_options":{"include_usage":true})")}) {
+      for (const std::string& option : {std::string(), std::string(R"(,"stream_options":{"include_usage":false})"),
+                                        std::string(R"(,"stream_options":{"include_usage":true})")}) {
         const bool usage = option.find("true") != std::string::npos;
         const std::string plain = "\"n\":" + std::to_string(n) + (natural ? ",\"max_tokens\":50" : ",\"max_tokens\":3");
         const std::string finish = natural ? "stop" : "length";
@@ -220,7 +232,8 @@ TEST_F(StreamingTest, RoleFirstTextThenFinishAndNothingEmpty) {
   }
   EXPECT_EQ(stream.chunks.back()["choices"][0]["delta"], Json::object());
   const Json whole = Whole("hi");
-  for (const char* key : {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"}) EXPECT_TRUE(whole.contains(key)) << key;
+  for (const char* key : {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"})
+    EXPECT_TRUE(whole.contains(key)) << key;
   EXPECT_TRUE(whole["choices"][0]["logprobs"].is_null());
   EXPECT_TRUE(whole["choices"][0]["message"]["refusal"].is_null());
   EXPECT_EQ(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
@@ -284,7 +297,9 @@ TEST_F(StreamingTest, ManyFaultsAndEndsAtOnce) {
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 24; ++i) {
     clients.push_back(std::make_unique<RawClient>(S().port));
-    clients.back()->Send(RequestText("POST", "/v1/chat/completions", ChatText(i % 2 == 0 ? "broken" : "hi", i % 3 == 0 ? R"("n":2)" : R"("stream":true)")));
+    clients.back()->Send(
+        RequestText("POST", "/v1/chat/completions",
+                    ChatText(i % 2 == 0 ? "broken" : "hi", i % 3 == 0 ? R"("n":2)" : R"("stream":true)")));
   }
   for (int i = 0; i < 24; ++i) {
     const auto answer = clients[static_cast<size_t>(i)]->ReadAnswer();

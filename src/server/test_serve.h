@@ -1,5 +1,5 @@
-// For the tests of this room: `serve` as it is, on its own thread and a free port, with a script for a model, and a client
-// that speaks to it. Every blocking call gives up after kPatienceSeconds (net/test_server.h).
+// For the tests of this room: `serve` as it is, on its own thread and a free port, with a script for a model, and a
+// client that speaks to it. Every blocking call gives up after kPatienceSeconds (net/test_server.h).
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,8 +25,10 @@ namespace headrace {
 // A reply of 16 tokens to everything, 1 ms a step.
 constexpr char kPlainScript[] = R"({"step_ms": 1, "replies": [{"pieces": ["a", "b", "c", "d"], "repeat": 4}]})";
 
-inline std::string RequestText(std::string_view method, std::string_view target, std::string_view body, std::string_view more = "") {
-  std::string out = std::string(method) + " " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(more);
+inline std::string RequestText(std::string_view method, std::string_view target, std::string_view body,
+                               std::string_view more = "") {
+  std::string out =
+      std::string(method) + " " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\n" + std::string(more);
   if (method == "POST") {
     if (more.find("Content-Type") == std::string_view::npos) out += "Content-Type: application/json\r\n";
     out += "Content-Length: " + std::to_string(body.size()) + "\r\n";
@@ -34,7 +36,8 @@ inline std::string RequestText(std::string_view method, std::string_view target,
   return out + "\r\n" + std::string(body);
 }
 inline std::string ChatText(const std::string& content, const std::string& fields = "") {
-  return R"({"model":"m","messages":[{"role":"user","content":")" + content + "\"}]" + (fields.empty() ? "" : "," + fields) + "}";
+  return R"({"model":"m","messages":[{"role":"user","content":")" + content + "\"}]" +
+         (fields.empty() ? "" : "," + fields) + "}";
 }
 inline std::string CompletionText(const std::string& prompt_json, const std::string& fields = "") {
   return R"({"model":"m","prompt":)" + prompt_json + (fields.empty() ? "" : "," + fields) + "}";
@@ -102,7 +105,8 @@ class Served {
 
   explicit Served(const std::string& script = kPlainScript, const Tweak& tweak = {}) {
     spdlog::set_level(spdlog::level::off);
-    folder_ = std::filesystem::temp_directory_path() / ("headrace_serve_" + std::to_string(getpid()) + "_" + std::to_string(++made_));
+    folder_ = std::filesystem::temp_directory_path() /
+              ("headrace_serve_" + std::to_string(getpid()) + "_" + std::to_string(++made_));
     std::filesystem::create_directories(folder_);
     const std::string file = File("m.json", script);
     ServeOptions options;
@@ -140,7 +144,8 @@ class Served {
     return Join();
   }
 
-  Answer Ask(std::string_view method, std::string_view target, std::string_view body = "", std::string_view more = "") const {
+  Answer Ask(std::string_view method, std::string_view target, std::string_view body = "",
+             std::string_view more = "") const {
     RawClient client(port);
     client.Send(RequestText(method, target, body, more));
     Answer answer = client.ReadAnswer(method != "HEAD" && method != "OPTIONS");
@@ -148,9 +153,15 @@ class Served {
     return answer;
   }
   Answer Get(std::string_view target, std::string_view more = "") const { return Ask("GET", target, "", more); }
-  Answer Post(std::string_view target, std::string_view body, std::string_view more = "") const { return Ask("POST", target, body, more); }
-  Answer Chat(const std::string& content, const std::string& fields = "") const { return Post("/v1/chat/completions", ChatText(content, fields)); }
-  Answer Complete(const std::string& prompt_json, const std::string& fields = "") const { return Post("/v1/completions", CompletionText(prompt_json, fields)); }
+  Answer Post(std::string_view target, std::string_view body, std::string_view more = "") const {
+    return Ask("POST", target, body, more);
+  }
+  Answer Chat(const std::string& content, const std::string& fields = "") const {
+    return Post("/v1/chat/completions", ChatText(content, fields));
+  }
+  Answer Complete(const std::string& prompt_json, const std::string& fields = "") const {
+    return Post("/v1/completions", CompletionText(prompt_json, fields));
+  }
 
   bool Await(const std::function<bool()>& done, int seconds = kPatienceSeconds) const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
@@ -169,8 +180,8 @@ class Served {
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
   bool Idle() const {
-    return Metric("headrace_requests_under_way") == 0 && Metric("headrace_sequences_running") == 0 && Metric("headrace_sequences_waiting") == 0 &&
-           Metric("headrace_kv_blocks_used") == 0;
+    return Metric("headrace_requests_under_way") == 0 && Metric("headrace_sequences_running") == 0 &&
+           Metric("headrace_sequences_waiting") == 0 && Metric("headrace_kv_blocks_used") == 0;
   }
   // ALIVE: a plain request works within 5 s, and everything is free again within 2 s.
   void ExpectAlive() const {
@@ -189,10 +200,12 @@ class Served {
 };
 
 // An error answer: status, and the four keys of the body.
-inline void ExpectError(const Served::Answer& answer, int status, const std::string& code, const std::string& param = "", const std::string& message = "") {
+inline void ExpectError(const Served::Answer& answer, int status, const std::string& code,
+                        const std::string& param = "", const std::string& message = "") {
   EXPECT_EQ(answer.status, status) << answer.body.substr(0, 500);
   const Json error = Parsed(answer.body).value("error", Json::object());
-  for (const char* key : {"message", "type", "param", "code"}) EXPECT_TRUE(error.contains(key)) << key << ": " << answer.body.substr(0, 500);
+  for (const char* key : {"message", "type", "param", "code"})
+    EXPECT_TRUE(error.contains(key)) << key << ": " << answer.body.substr(0, 500);
   EXPECT_EQ(error.value("code", Json()), code.empty() ? Json() : Json(code)) << answer.body.substr(0, 500);
   if (!param.empty()) EXPECT_EQ(error.value("param", Json()), Json(param)) << answer.body.substr(0, 500);
   EXPECT_THAT(error.value("message", ""), testing::HasSubstr(message));
