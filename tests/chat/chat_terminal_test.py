@@ -89,6 +89,15 @@ class Terminal:
     def send(self, text):
         os.write(self.master, text.encode())
 
+    def send_key(self, key):
+        """A control key at the prompt. The editor prints the prompt before it takes the terminal over; until then the
+        terminal itself would eat the key."""
+        end = time.monotonic() + TIMEOUT_S
+        while termios.tcgetattr(self.master)[3] & termios.ICANON:
+            assert time.monotonic() < end, "the editor never took the terminal over"
+            self.read(0.01)
+        self.send(key)
+
     def line(self, text):
         self.send(text + "\r")
 
@@ -131,7 +140,7 @@ class ChatTest(unittest.TestCase):
 
     def test_ctrl_d_ends(self):
         terminal = self.start()
-        terminal.send("\x04")
+        terminal.send_key("\x04")
         self.assertEqual(terminal.exit_code(), 0)
 
     def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(self):
@@ -149,7 +158,7 @@ class ChatTest(unittest.TestCase):
 
     def test_ctrl_c_at_the_prompt_is_a_hint(self):
         terminal = self.start()
-        terminal.send("half a line\x03")
+        terminal.send_key("half a line\x03")
         terminal.expect("/bye or Ctrl-D ends the chat.")
         terminal.expect(">>> ")
         terminal.line("Hi")  # what was typed before is gone
@@ -165,7 +174,7 @@ class ChatTest(unittest.TestCase):
         terminal.expect(">>> ")
         terminal.line('"""')
         terminal.expect("... ")
-        terminal.send("\x03")
+        terminal.send_key("\x03")
         terminal.expect("unfinished message was dropped")
         terminal.expect(">>> ")
 
