@@ -106,6 +106,7 @@ struct Tile {
   const int32_t* sum;
   const float* values;
   int64_t columns;
+  bool prefetch;  // of the weights: by the first tile of a panel only, the others find them in the cache
 };
 
 template <int N>
@@ -114,8 +115,10 @@ HR_KERNEL_INLINE void TileQ4_1(const PanelBlockQ4_1* w, int64_t groups, const Ti
   for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ4_1& block = w[g];
-    const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-    for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    if (x.prefetch) {
+      const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
+      for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    }
     const int8_t* q = x.quants + g * N * kGroup;
     __m512i dot[N];
     for (int n = 0; n < N; ++n) dot[n] = _mm512_setzero_si512();
@@ -173,8 +176,10 @@ HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int64_t groups, const Ti
   for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ8_0& block = w[g];
-    const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-    for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    if (x.prefetch) {
+      const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
+      for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    }
     const int8_t* q = x.quants + g * N * kGroup;
     __m512i dot[N];
     // The stored quants are 128 too large: start at -128 * sum of the activations.
@@ -235,7 +240,8 @@ Tile TileAt(const Activations& a, int64_t tile) {
               a.scaled_sum + at,
               a.sum + at,
               a.values + tile * kTileColumns * a.columns,
-              a.columns};
+              a.columns,
+              tile == 0};
 }
 
 // ---- second planes of wide groups
