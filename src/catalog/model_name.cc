@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/edit_distance.h"
 #include "base/log.h"
 
 namespace headrace {
@@ -22,22 +23,6 @@ std::string Plain(std::string_view name) {
   for (const char c : name)
     if (IsLetterOrDigit(c)) out += c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
   return out;
-}
-
-// Optimal string alignment: Levenshtein's edits (1966) and two neighbours exchanged as one edit, the slip of a quick
-// hand.
-size_t Edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> before, above, row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    before = std::exchange(above, row);
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-  }
-  return row.back();
 }
 
 bool IsPartSuffix(std::string_view s) {  // "-00001-of-00003"
@@ -78,7 +63,7 @@ std::vector<std::string> NearModelNames(std::string_view wanted, const std::vect
   std::vector<std::pair<size_t, std::string>> found;
   for (const std::string& name : names) {
     const std::string other = Plain(name);
-    size_t distance = Edits(plain, other);
+    size_t distance = EditDistance(plain, other);
     const bool inside =
         plain.size() >= 3 && (other.find(plain) != std::string::npos || plain.find(other) != std::string::npos);
     // A third of the letters wrong is still a guess; more is another name.

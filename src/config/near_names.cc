@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/edit_distance.h"
+
 namespace headrace {
 namespace {
 
@@ -12,22 +14,6 @@ std::string Plain(std::string_view name) {
   for (const char c : name) out += c == '_' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
   while (out.starts_with('-')) out.erase(0, 1);
   return out;
-}
-
-// Optimal string alignment: Levenshtein's edits (1966) and two neighbours exchanged as one edit, the slip of a quick
-// hand.
-size_t Edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> before, above, row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    before = std::exchange(above, row);
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-  }
-  return row.back();
 }
 
 bool SharesWord(std::string_view a, std::string_view b) {
@@ -48,7 +34,7 @@ std::vector<std::string> NearOptionNames(std::string_view wanted, const std::vec
   std::vector<std::pair<size_t, std::string>> found;
   for (const std::string& name : names) {
     const std::string other = Plain(name);
-    const size_t edits = Edits(plain, other);
+    const size_t edits = EditDistance(plain, other);
     if (edits <= std::max<size_t>(1, other.size() / 3))
       found.emplace_back(edits, name);
     else if (SharesWord(plain, other))
