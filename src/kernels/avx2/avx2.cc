@@ -76,7 +76,7 @@ HR_KERNEL_INLINE int32_t SumOf(const __m256i* q) {
 HR_KERNEL_INLINE float LargestMagnitude(const float* x) {
   const __m256 positive = _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF));
   __m256 top = _mm256_setzero_ps();
-  for (int i = 0; i < 4; ++i) top = _mm256_max_ps(top, _mm256_and_ps(_mm256_loadu_ps(x + 8 * i), positive));
+  HR_UNROLL for (int i = 0; i < 4; ++i) top = _mm256_max_ps(top, _mm256_and_ps(_mm256_loadu_ps(x + 8 * i), positive));
   return Largest(top);
 }
 
@@ -85,7 +85,7 @@ HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const float
   const __m256 step = _mm256_set1_ps(inverse * 254.0f), scale = _mm256_set1_ps(a.scale[at]),
                most = _mm256_set1_ps(127.0f);
   __m256i rest[4];
-  for (int i = 0; i < 4; ++i) {
+  HR_UNROLL for (int i = 0; i < 4; ++i) {
     const __m256 left = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[i]), scale, _mm256_loadu_ps(x + 8 * i));
     const __m256 steps = _mm256_round_ps(_mm256_mul_ps(left, step), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     rest[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(steps, most), _mm256_sub_ps(_mm256_setzero_ps(), most)));
@@ -111,8 +111,8 @@ void QuantizeRow(const Activations& a, int64_t row) {
     const float largest = a.scale[at];
     const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
     __m256i q[4];
-    for (int i = 0; i < 4; ++i)
-      q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
+    HR_UNROLL for (int i = 0; i < 4; ++i) q[i] =
+        _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(inverse)));
     StoreBytes(q, a.quants + at * kGroup);
     const int32_t sum = SumOf(q);
     a.scale[at] = largest / 127.0f;
@@ -143,23 +143,22 @@ HR_KERNEL_INLINE void TileQ4_1(const PanelBlockQ4_1* w, int half, int64_t groups
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ4_1& block = w[g];
     const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-    for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    HR_UNROLL for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
     const int8_t* q = x.quants + g * x.width * kGroup;
     // |sum| <= 8 products pairs x 2 x 15 x 127 = 30,480: it fits 16 bits until the end of the group.
     __m256i dot[N];
-    for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
-#pragma clang loop unroll(full)
-    for (int line = 0; line < 4; ++line) {
+    HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
+    HR_UNROLL for (int line = 0; line < 4; ++line) {
       const __m256i both = LoadInts(block.quants[line] + 32 * half);
       const __m256i low = _mm256_and_si256(both, low_mask);
       const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), low_mask);
-      for (int n = 0; n < N; ++n) {
+      HR_UNROLL for (int n = 0; n < N; ++n) {
         dot[n] = _mm256_add_epi16(dot[n], _mm256_maddubs_epi16(low, Splat4(q + n * kGroup + line * 4)));
         dot[n] = _mm256_add_epi16(dot[n], _mm256_maddubs_epi16(high, Splat4(q + n * kGroup + 16 + line * 4)));
       }
     }
     const __m256 scale = LoadHalves(block.scale + 8 * half), min = LoadHalves(block.min + 8 * half);
-    for (int n = 0; n < N; ++n) {
+    HR_UNROLL for (int n = 0; n < N; ++n) {
       const int64_t at = g * x.width + n;
       const __m256 sum = _mm256_cvtepi32_ps(_mm256_madd_epi16(dot[n], ones));
       acc[n] = _mm256_fmadd_ps(min, _mm256_set1_ps(x.scaled_sum[at]), acc[n]);
@@ -174,22 +173,21 @@ HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int half, int64_t groups
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ8_0& block = w[g];
     const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-    for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    HR_UNROLL for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
     const int8_t* q = x.quants + g * x.width * kGroup;
     __m256i dot[N];
-    for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
-#pragma clang loop unroll(full)
-    for (int line = 0; line < 8; ++line) {
+    HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
+    HR_UNROLL for (int line = 0; line < 8; ++line) {
       // |w| as unsigned (128 at most) times x with w's sign: 2 x 128 x 127 = 32,512 fits 16 bits.
       const __m256i weights = _mm256_xor_si256(LoadInts(block.quants[line] + 32 * half), offset);
       const __m256i magnitude = _mm256_abs_epi8(weights);
-      for (int n = 0; n < N; ++n) {
+      HR_UNROLL for (int n = 0; n < N; ++n) {
         const __m256i signed_x = _mm256_sign_epi8(Splat4(q + n * kGroup + line * 4), weights);
         dot[n] = _mm256_add_epi32(dot[n], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), ones));
       }
     }
     const __m256 scale = LoadHalves(block.scale + 8 * half);
-    for (int n = 0; n < N; ++n) {
+    HR_UNROLL for (int n = 0; n < N; ++n) {
       const __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(x.scale[g * x.width + n]));
       acc[n] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[n]), factor, acc[n]);
     }
@@ -200,7 +198,8 @@ template <int N>
 HR_KERNEL_INLINE void TileF32(const float* w, int half, const Tile& x, __m256* acc) {
   for (int64_t k = 0; k < x.columns; ++k) {
     const __m256 weights = _mm256_loadu_ps(w + k * kPanelRows + 8 * half);
-    for (int n = 0; n < N; ++n) acc[n] = _mm256_fmadd_ps(weights, _mm256_set1_ps(x.values[n * x.columns + k]), acc[n]);
+    HR_UNROLL for (int n = 0; n < N; ++n) acc[n] =
+        _mm256_fmadd_ps(weights, _mm256_set1_ps(x.values[n * x.columns + k]), acc[n]);
   }
 }
 
@@ -219,7 +218,7 @@ void SubTile(const MatMul& op, int64_t panel, int64_t first_row, const Tile& x) 
     const int64_t row = panel * kPanelRows + 8 * half;
     if (row >= op.weights.rows) return;
     __m256 acc[N];
-    for (int n = 0; n < N; ++n) acc[n] = _mm256_setzero_ps();
+    HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm256_setzero_ps();
     if (op.weights.dtype == DType::kQ4_1) {
       TileQ4_1<N>(reinterpret_cast<const PanelBlockQ4_1*>(w), half, groups, x, acc);
     } else if (op.weights.dtype == DType::kQ8_0) {
@@ -227,7 +226,7 @@ void SubTile(const MatMul& op, int64_t panel, int64_t first_row, const Tile& x) 
     } else {
       TileF32<N>(reinterpret_cast<const float*>(w), half, x, acc);
     }
-    for (int n = 0; n < N; ++n) StoreHalf(op, first_row + n, row, acc[n]);
+    HR_UNROLL for (int n = 0; n < N; ++n) StoreHalf(op, first_row + n, row, acc[n]);
   }
 }
 
@@ -367,18 +366,17 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 template <int G>
 HR_KERNEL_INLINE void HalfPageScores(const float* q, int head_dim, const uint16_t* k_half, float* scores) {
   __m256 s[G][4];
-  for (int h = 0; h < G; ++h) {
-    for (int j = 0; j < 4; ++j) s[h][j] = _mm256_setzero_ps();
-  }
+  HR_UNROLL for (int h = 0; h < G; ++h) { HR_UNROLL for (int j = 0; j < 4; ++j) s[h][j] = _mm256_setzero_ps(); }
   for (int d = 0; d < head_dim; ++d) {
     const uint16_t* k = k_half + d * kPageTokens;
-    for (int j = 0; j < 4; ++j) {
+    HR_UNROLL for (int j = 0; j < 4; ++j) {
       const __m256 keys = LoadHalves(k + 8 * j);
-      for (int h = 0; h < G; ++h) s[h][j] = _mm256_fmadd_ps(_mm256_set1_ps(q[h * head_dim + d]), keys, s[h][j]);
+      HR_UNROLL for (int h = 0; h < G; ++h) s[h][j] =
+          _mm256_fmadd_ps(_mm256_set1_ps(q[h * head_dim + d]), keys, s[h][j]);
     }
   }
-  for (int h = 0; h < G; ++h) {
-    for (int j = 0; j < 4; ++j) _mm256_storeu_ps(scores + h * kPageTokens + 8 * j, s[h][j]);
+  HR_UNROLL for (int h = 0; h < G; ++h) {
+    HR_UNROLL for (int j = 0; j < 4; ++j) _mm256_storeu_ps(scores + h * kPageTokens + 8 * j, s[h][j]);
   }
 }
 
@@ -386,13 +384,13 @@ HR_KERNEL_INLINE void HalfPageScores(const float* q, int head_dim, const uint16_
 HR_KERNEL_INLINE void Softmax64(float* p, int valid, float* m, float* l) {
   const __m256 lowest = _mm256_set1_ps(-3.402823466e38f);
   __m256 top = lowest;
-  for (int j = 0; j < 8; ++j) {
+  HR_UNROLL for (int j = 0; j < 8; ++j) {
     const __m256 mask = _mm256_castsi256_ps(LaneMask(valid - 8 * j));
     top = _mm256_max_ps(top, _mm256_blendv_ps(lowest, _mm256_loadu_ps(p + 8 * j), mask));
   }
   *m = Largest(top);
   __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (int j = 0; j < 8; ++j) {
+  HR_UNROLL for (int j = 0; j < 8; ++j) {
     const __m256 mask = _mm256_castsi256_ps(LaneMask(valid - 8 * j));
     const __m256 e = _mm256_and_ps(mask, Exp8(_mm256_sub_ps(_mm256_loadu_ps(p + 8 * j), _mm256_set1_ps(*m))));
     _mm256_storeu_ps(p + 8 * j, e);
@@ -406,19 +404,18 @@ template <int G, int C>
 HR_KERNEL_INLINE void PageValues(const float* p, const uint16_t* v_page, int head_dim, int d0, int valid, bool first,
                                  const float* a, const float* b, float* states, int64_t state_stride) {
   __m256 o[G][C];
-  for (int h = 0; h < G; ++h) {
-    for (int c = 0; c < C; ++c) o[h][c] = _mm256_setzero_ps();
-  }
+  HR_UNROLL for (int h = 0; h < G; ++h) { HR_UNROLL for (int c = 0; c < C; ++c) o[h][c] = _mm256_setzero_ps(); }
   for (int t = 0; t < valid; ++t) {
     const uint16_t* v = v_page + t * head_dim + d0;
-    for (int c = 0; c < C; ++c) {
+    HR_UNROLL for (int c = 0; c < C; ++c) {
       const __m256 values = LoadHalves(v + 8 * c);
-      for (int h = 0; h < G; ++h) o[h][c] = _mm256_fmadd_ps(_mm256_set1_ps(p[h * kPageTokens + t]), values, o[h][c]);
+      HR_UNROLL for (int h = 0; h < G; ++h) o[h][c] =
+          _mm256_fmadd_ps(_mm256_set1_ps(p[h * kPageTokens + t]), values, o[h][c]);
     }
   }
-  for (int h = 0; h < G; ++h) {
+  HR_UNROLL for (int h = 0; h < G; ++h) {
     float* run = states + h * state_stride + 16 + d0;
-    for (int c = 0; c < C; ++c) {
+    HR_UNROLL for (int c = 0; c < C; ++c) {
       __m256 merged = o[h][c];
       if (!first) {
         merged = _mm256_fmadd_ps(_mm256_loadu_ps(run + 8 * c), _mm256_set1_ps(a[h]),
@@ -436,7 +433,7 @@ void AttendPage(const Attention& op, const float* q, float* states, int64_t page
   HalfPageScores<G>(q, op.head_dim, op.k_pages + at, p);
   HalfPageScores<G>(q, op.head_dim, op.k_pages + at + 32, p + 32);
   const bool first = page == 0;
-  for (int h = 0; h < G; ++h) {
+  HR_UNROLL for (int h = 0; h < G; ++h) {
     Softmax64(p + h * kPageTokens, valid, &m[h], &l[h]);
     float* state = states + h * stride;
     if (first) {

@@ -54,7 +54,7 @@ HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const __m51
   const __m512 step = _mm512_set1_ps(inverse * 254.0f), scale = _mm512_set1_ps(a.scale[at]),
                most = _mm512_set1_ps(127.0f);
   __m512i rest[2];
-  for (int i = 0; i < 2; ++i) {
+  HR_UNROLL for (int i = 0; i < 2; ++i) {
     const __m512 left = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q[i]), scale, x[i]);
     const __m512 steps = _mm512_roundscale_ps(_mm512_mul_ps(left, step), 0);
     rest[i] = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(steps, most), _mm512_sub_ps(_mm512_setzero_ps(), most)));
@@ -82,7 +82,7 @@ void QuantizeRow(const Activations& a, int64_t row) {
     const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
     const __m512 values[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
     __m512i q[2];
-    for (int i = 0; i < 2; ++i) {
+    HR_UNROLL for (int i = 0; i < 2; ++i) {
       q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(values[i], _mm512_set1_ps(inverse)));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(a.quants + at * kGroup + 16 * i), _mm512_cvtepi32_epi8(q[i]));
     }
@@ -112,26 +112,27 @@ struct Tile {
 template <int N>
 HR_KERNEL_INLINE void TileQ4_1(const PanelBlockQ4_1* w, int64_t groups, const Tile& x, __m512* acc) {
   const __m512i low_mask = _mm512_set1_epi8(15);
-  for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
+  HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ4_1& block = w[g];
     if (x.prefetch) {
       const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-      for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+      HR_UNROLL for (int i = 0; i < 5; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
     }
     const int8_t* q = x.quants + g * N * kGroup;
     __m512i dot[N];
-    for (int n = 0; n < N; ++n) dot[n] = _mm512_setzero_si512();
-#pragma clang loop unroll(full)
-    for (int line = 0; line < 4; ++line) {
+    HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm512_setzero_si512();
+    HR_UNROLL for (int line = 0; line < 4; ++line) {
       const __m512i both = _mm512_loadu_si512(block.quants[line]);
       const __m512i low = _mm512_and_si512(both, low_mask);
       const __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask);
-      for (int n = 0; n < N; ++n) dot[n] = _mm512_dpbusd_epi32(dot[n], low, Splat4(q + n * kGroup + line * 4));
-      for (int n = 0; n < N; ++n) dot[n] = _mm512_dpbusd_epi32(dot[n], high, Splat4(q + n * kGroup + 16 + line * 4));
+      HR_UNROLL for (int n = 0; n < N; ++n) dot[n] =
+          _mm512_dpbusd_epi32(dot[n], low, Splat4(q + n * kGroup + line * 4));
+      HR_UNROLL for (int n = 0; n < N; ++n) dot[n] =
+          _mm512_dpbusd_epi32(dot[n], high, Splat4(q + n * kGroup + 16 + line * 4));
     }
     const __m512 scale = LoadHalves(block.scale), min = LoadHalves(block.min);
-    for (int n = 0; n < N; ++n) {
+    HR_UNROLL for (int n = 0; n < N; ++n) {
       acc[n] = _mm512_fmadd_ps(min, _mm512_set1_ps(x.scaled_sum[g * N + n]), acc[n]);
       acc[n] =
           _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
@@ -146,14 +147,13 @@ HR_KERNEL_INLINE void PairQ4_1(const PanelBlockQ4_1* w0, const PanelBlockQ4_1* w
   acc[0] = acc[1] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ4_1 *a = w0 + g, *b = w1 + g;
-    for (int i = 0; i < 5; ++i) {
+    HR_UNROLL for (int i = 0; i < 5; ++i) {
       _mm_prefetch(reinterpret_cast<const char*>(a) + kPrefetchBytes + 64 * i, _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(b) + kPrefetchBytes + 64 * i, _MM_HINT_T0);
     }
     const int8_t* q = x.quants + g * kGroup;
     __m512i a_low = _mm512_setzero_si512(), a_high = a_low, b_low = a_low, b_high = a_low;
-#pragma clang loop unroll(full)
-    for (int line = 0; line < 4; ++line) {
+    HR_UNROLL for (int line = 0; line < 4; ++line) {
       const __m512i va = _mm512_loadu_si512(a->quants[line]), vb = _mm512_loadu_si512(b->quants[line]);
       const __m512i x_low = Splat4(q + line * 4), x_high = Splat4(q + 16 + line * 4);
       a_low = _mm512_dpbusd_epi32(a_low, _mm512_and_si512(va, low_mask), x_low);
@@ -173,24 +173,24 @@ HR_KERNEL_INLINE void PairQ4_1(const PanelBlockQ4_1* w0, const PanelBlockQ4_1* w
 
 template <int N>
 HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int64_t groups, const Tile& x, __m512* acc) {
-  for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
+  HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
     const PanelBlockQ8_0& block = w[g];
     if (x.prefetch) {
       const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-      for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+      HR_UNROLL for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
     }
     const int8_t* q = x.quants + g * N * kGroup;
     __m512i dot[N];
     // The stored quants are 128 too large: start at -128 * sum of the activations.
-    for (int n = 0; n < N; ++n) dot[n] = _mm512_set1_epi32(-128 * x.sum[g * N + n]);
-#pragma clang loop unroll(full)
-    for (int line = 0; line < 8; ++line) {
+    HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm512_set1_epi32(-128 * x.sum[g * N + n]);
+    HR_UNROLL for (int line = 0; line < 8; ++line) {
       const __m512i quants = _mm512_loadu_si512(block.quants[line]);
-      for (int n = 0; n < N; ++n) dot[n] = _mm512_dpbusd_epi32(dot[n], quants, Splat4(q + n * kGroup + line * 4));
+      HR_UNROLL for (int n = 0; n < N; ++n) dot[n] =
+          _mm512_dpbusd_epi32(dot[n], quants, Splat4(q + n * kGroup + line * 4));
     }
     const __m512 scale = LoadHalves(block.scale);
-    for (int n = 0; n < N; ++n) {
+    HR_UNROLL for (int n = 0; n < N; ++n) {
       acc[n] =
           _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
     }
@@ -199,10 +199,11 @@ HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int64_t groups, const Ti
 
 template <int N>
 HR_KERNEL_INLINE void TileF32(const float* w, int64_t columns, const Tile& x, __m512* acc) {
-  for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
+  HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
   for (int64_t k = 0; k < columns; ++k) {
     const __m512 weights = _mm512_loadu_ps(w + k * kPanelRows);
-    for (int n = 0; n < N; ++n) acc[n] = _mm512_fmadd_ps(weights, _mm512_set1_ps(x.values[n * x.columns + k]), acc[n]);
+    HR_UNROLL for (int n = 0; n < N; ++n) acc[n] =
+        _mm512_fmadd_ps(weights, _mm512_set1_ps(x.values[n * x.columns + k]), acc[n]);
   }
 }
 
@@ -226,7 +227,7 @@ void OneTile(const MatMul& op, int64_t panel, int64_t first_row, const Tile& x) 
   } else {
     TileF32<N>(reinterpret_cast<const float*>(w), x.columns, x, acc);
   }
-  for (int n = 0; n < N; ++n) StorePanel(op, first_row + n, panel, acc[n]);
+  HR_UNROLL for (int n = 0; n < N; ++n) StorePanel(op, first_row + n, panel, acc[n]);
 }
 
 using TileFn = void (*)(const MatMul&, int64_t, int64_t, const Tile&);
@@ -250,8 +251,7 @@ HR_KERNEL_INLINE __m512 RestQ4_1(const PanelBlockQ4_1& block, const __m512i* low
                                  const Activations& a, int64_t at, __m512 acc) {
   const int8_t* q = a.rest_quants + at * kGroup;
   __m512i even = _mm512_setzero_si512(), odd = even;
-#pragma clang loop unroll(full)
-  for (int line = 0; line < 4; ++line) {
+  HR_UNROLL for (int line = 0; line < 4; ++line) {
     even = _mm512_dpbusd_epi32(even, low[line], Splat4(q + line * 4));
     odd = _mm512_dpbusd_epi32(odd, high[line], Splat4(q + 16 + line * 4));
   }
@@ -263,8 +263,7 @@ HR_KERNEL_INLINE __m512 RestQ4_1(const PanelBlockQ4_1& block, const __m512i* low
 HR_KERNEL_INLINE __m512 RestQ8_0(const PanelBlockQ8_0& block, const Activations& a, int64_t at, __m512 acc) {
   const int8_t* q = a.rest_quants + at * kGroup;
   __m512i even = _mm512_set1_epi32(-128 * a.rest_sum[at]), odd = _mm512_setzero_si512();
-#pragma clang loop unroll(full)
-  for (int line = 0; line < 8; line += 2) {
+  HR_UNROLL for (int line = 0; line < 8; line += 2) {
     even = _mm512_dpbusd_epi32(even, _mm512_loadu_si512(block.quants[line]), Splat4(q + line * 4));
     odd = _mm512_dpbusd_epi32(odd, _mm512_loadu_si512(block.quants[line + 1]), Splat4(q + line * 4 + 4));
   }
@@ -286,7 +285,7 @@ HR_KERNEL_INLINE void AddRestGroup(const PackedMatrix& w, const std::byte* panel
   const PanelBlockQ4_1& block = reinterpret_cast<const PanelBlockQ4_1*>(panel)[g];
   const __m512i low_mask = _mm512_set1_epi8(15);
   __m512i low[4], high[4];
-  for (int line = 0; line < 4; ++line) {
+  HR_UNROLL for (int line = 0; line < 4; ++line) {
     const __m512i both = _mm512_loadu_si512(block.quants[line]);
     low[line] = _mm512_and_si512(both, low_mask);
     high[line] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask);
@@ -417,13 +416,11 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 template <int G>
 void PageSoftmax(const float* q, int head_dim, const uint16_t* k_page, int valid, float* p, float* m, float* l) {
   __m512 score[G][4];
-  for (int h = 0; h < G; ++h) {
-    for (int j = 0; j < 4; ++j) score[h][j] = _mm512_setzero_ps();
-  }
+  HR_UNROLL for (int h = 0; h < G; ++h) { HR_UNROLL for (int j = 0; j < 4; ++j) score[h][j] = _mm512_setzero_ps(); }
   for (int d = 0; d < head_dim; ++d) {
     const uint16_t* k = k_page + d * kPageTokens;
     const __m512 k0 = LoadHalves(k), k1 = LoadHalves(k + 16), k2 = LoadHalves(k + 32), k3 = LoadHalves(k + 48);
-    for (int h = 0; h < G; ++h) {
+    HR_UNROLL for (int h = 0; h < G; ++h) {
       const __m512 x = _mm512_set1_ps(q[h * head_dim + d]);
       score[h][0] = _mm512_fmadd_ps(x, k0, score[h][0]);
       score[h][1] = _mm512_fmadd_ps(x, k1, score[h][1]);
@@ -432,13 +429,13 @@ void PageSoftmax(const float* q, int head_dim, const uint16_t* k_page, int valid
     }
   }
   const __m512 lowest = _mm512_set1_ps(-3.402823466e38f);
-  for (int h = 0; h < G; ++h) {
+  HR_UNROLL for (int h = 0; h < G; ++h) {
     __m512 top = lowest;
-    for (int j = 0; j < 4; ++j)
-      top = _mm512_mask_max_ps(top, Mask(valid > 16 * j ? valid - 16 * j : 0), top, score[h][j]);
+    HR_UNROLL for (int j = 0; j < 4; ++j) top =
+        _mm512_mask_max_ps(top, Mask(valid > 16 * j ? valid - 16 * j : 0), top, score[h][j]);
     m[h] = _mm512_reduce_max_ps(top);
     __m512 sum = _mm512_setzero_ps();
-    for (int j = 0; j < 4; ++j) {
+    HR_UNROLL for (int j = 0; j < 4; ++j) {
       const __mmask16 mask = Mask(valid > 16 * j ? valid - 16 * j : 0);
       const __m512 e = _mm512_maskz_mov_ps(mask, Exp16(_mm512_sub_ps(score[h][j], _mm512_set1_ps(m[h]))));
       _mm512_storeu_ps(p + h * kPageTokens + 16 * j, e);
@@ -453,21 +450,19 @@ template <int G, int C>
 HR_KERNEL_INLINE void PageValues(const float* p, const uint16_t* v_page, int head_dim, int d0, int valid, bool first,
                                  const float* a, const float* b, float* states, int64_t state_stride) {
   __m512 o[G][C];
-  for (int h = 0; h < G; ++h) {
-    for (int c = 0; c < C; ++c) o[h][c] = _mm512_setzero_ps();
-  }
+  HR_UNROLL for (int h = 0; h < G; ++h) { HR_UNROLL for (int c = 0; c < C; ++c) o[h][c] = _mm512_setzero_ps(); }
   for (int t = 0; t < valid; ++t) {
     const uint16_t* v = v_page + t * head_dim + d0;
     __m512 values[C];
-    for (int c = 0; c < C; ++c) values[c] = LoadHalves(v + 16 * c);
-    for (int h = 0; h < G; ++h) {
+    HR_UNROLL for (int c = 0; c < C; ++c) values[c] = LoadHalves(v + 16 * c);
+    HR_UNROLL for (int h = 0; h < G; ++h) {
       const __m512 weight = _mm512_set1_ps(p[h * kPageTokens + t]);
-      for (int c = 0; c < C; ++c) o[h][c] = _mm512_fmadd_ps(weight, values[c], o[h][c]);
+      HR_UNROLL for (int c = 0; c < C; ++c) o[h][c] = _mm512_fmadd_ps(weight, values[c], o[h][c]);
     }
   }
-  for (int h = 0; h < G; ++h) {
+  HR_UNROLL for (int h = 0; h < G; ++h) {
     float* run = states + h * state_stride + 16 + d0;
-    for (int c = 0; c < C; ++c) {
+    HR_UNROLL for (int c = 0; c < C; ++c) {
       __m512 merged = o[h][c];
       if (!first) {
         merged = _mm512_fmadd_ps(_mm512_loadu_ps(run + 16 * c), _mm512_set1_ps(a[h]),
@@ -484,7 +479,7 @@ void AttendPage(const Attention& op, const float* q, float* states, int64_t page
   float m[G], l[G], a[G], b[G];
   PageSoftmax<G>(q, op.head_dim, op.k_pages + at, valid, p, m, l);
   const bool first = page == 0;
-  for (int h = 0; h < G; ++h) {
+  HR_UNROLL for (int h = 0; h < G; ++h) {
     float* state = states + h * stride;
     if (first) {
       state[0] = m[h];
