@@ -66,6 +66,7 @@ std::string CpuFeatureNames() {
   std::string names;
   if (cpu.avx2) names += "AVX2 FMA F16C";
   if (cpu.avx512_vnni) names += " AVX-512 (F BW DQ VL VNNI)";
+  if (cpu.amx_int8) names += " AMX (TILE INT8)";
   return names.empty() ? "none that the fast kernels use" : names;
 }
 

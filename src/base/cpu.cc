@@ -2,6 +2,10 @@
 
 #include <sched.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#endif
 
 #include <algorithm>
 #include <fstream>
@@ -54,6 +58,17 @@ uint64_t MemInfoBytes(const std::string& key) {
   return 0;
 }
 
+#if defined(__x86_64__)
+// Linux saves a process's tile registers only once it has asked for them: arch_prctl(ARCH_REQ_XCOMP_PERM).
+bool AmxInt8Allowed() {
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
+
 }  // namespace
 
 CpuFeatures DetectCpu() {
@@ -64,6 +79,7 @@ CpuFeatures DetectCpu() {
   features.avx512_vnni = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                          __builtin_cpu_supports("avx512vnni");
+  features.amx_int8 = features.avx512_vnni && AmxInt8Allowed();
 #endif
   return features;
 }

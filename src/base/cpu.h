@@ -9,7 +9,9 @@ namespace headrace {
 struct CpuFeatures {
   bool avx2 = false;         // AVX2, FMA and F16C
   bool avx512_vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI
+  bool amx_int8 = false;     // AMX TILE and INT8 beside AVX-512, and the system lets this process use them
 };
+// Asks the system for AMX's registers where the processor has them (once; they stay allowed).
 CpuFeatures DetectCpu();
 
 // Processors to compute with: the least of physical cores, affinity mask and cgroup quota; at least 1.

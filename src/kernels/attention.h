@@ -38,10 +38,11 @@ struct Attention {
   float* scratch = nullptr;
 };
 
-// Floats of scratch that one work unit needs: scaled queries, running states (16 floats of head room keep o aligned)
-// and the probabilities of one page.
+// Floats of scratch that one work unit needs: scaled queries, running outputs, scores of a page and a few scalars of
+// each query (16 floats each at least, so that vectors of them may be read), and one page as floats.
 constexpr int64_t AttentionScratchFloats(int group_heads, int head_dim) {
-  return static_cast<int64_t>(group_heads) * (kAttentionRowsMax * (2 * head_dim + 16) + kPageTokens);
+  return int64_t{kAttentionRowsMax} * group_heads * (2 * head_dim + kPageTokens + 16) +
+         4 * kAttentionRowsMax * kGroupHeadsMax + int64_t{kPageTokens} * head_dim;
 }
 
 }  // namespace headrace

@@ -12,6 +12,7 @@ std::vector<const KernelTable*> UsableKernels() {
   const CpuFeatures cpu = DetectCpu();
   if (cpu.avx2) tables.push_back(&Avx2Kernels());
   if (cpu.avx512_vnni) tables.push_back(&Avx512Kernels());
+  if (cpu.amx_int8) tables.push_back(&AmxKernels());
 #endif
   return tables;
 }
@@ -28,24 +29,21 @@ Result<const KernelTable*> ChooseKernels(std::string_view forced) {
               "no kernels named '" + std::string(forced) + "' for this CPU; usable here: " + names, "HEADRACE_ISA");
 }
 
-void ListWideGroups(const Activations& a) {
-  const int64_t groups = a.groups();
-  int32_t count = 0;
-  for (int64_t c = 0; c < a.chunks(); ++c) {
-    const int64_t first = c * kWideChunkRows, end = std::min(a.rows, first + kWideChunkRows);
-    int32_t* starts = a.wide_first + c * (groups + 1);
-    for (int64_t row = first; row < end; ++row) a.row_is_wide[row] = 0;
-    for (int64_t g = 0; g < groups; ++g) {
-      starts[g] = count;
-      for (int64_t row = first; row < end; ++row) {
-        if (a.wide[row * groups + g] == 0) continue;
-        a.row_is_wide[row] = 1;
-        a.wide_index[count] = static_cast<int32_t>(a.GroupIndex(row, g));
-        a.wide_row[count++] = static_cast<int32_t>(row);
-      }
+void QuantizeWideGroups(const KernelTable& table, const Activations& a, int64_t chunk) {
+  const int64_t groups = a.groups(), first = chunk * kWideChunkRows, end = std::min(a.rows, first + kWideChunkRows);
+  int32_t* starts = a.rest_first + chunk * (groups + 1);
+  int64_t entry = first * groups;
+  for (int64_t row = first; row < end; ++row) a.row_is_wide[row] = 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    starts[g] = static_cast<int32_t>(entry);
+    for (int64_t row = first; row < end; ++row) {
+      if (a.wide[row * groups + g] == 0) continue;
+      a.row_is_wide[row] = 1;
+      a.rest_row[entry] = static_cast<int32_t>(row);
+      table.quantize_rest(a, row, g, entry++);
     }
-    starts[groups] = count;
   }
+  starts[groups] = static_cast<int32_t>(entry);
 }
 
 }  // namespace headrace

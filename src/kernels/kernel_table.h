@@ -1,5 +1,5 @@
 // One table of functions per instruction set, all equal to the reference to the bit. Chosen once at start; forced by
-// HEADRACE_ISA = reference | avx2 | avx512. Functions are pure and thread-safe; pointers are not checked.
+// HEADRACE_ISA = reference | avx2 | avx512 | amx. Functions are pure and thread-safe; pointers are not checked.
 #pragma once
 
 #include <string>
@@ -14,8 +14,11 @@ namespace headrace {
 
 struct KernelTable {
   const char* name;
-  // Quantises row `row` of `activations.values` into its tile. After all rows: ListWideGroups, then products.
+  // Quantises row `row` of `activations.values` into its tile and marks its wide groups. After all rows:
+  // QuantizeWideGroups of every chunk, then products.
   void (*quantize_row)(const Activations& activations, int64_t row);
+  // Quantises what the first plane of (row, group) leaves over, as entry `entry` of the second planes.
+  void (*quantize_rest)(const Activations& activations, int64_t row, int64_t group, int64_t entry);
   // Panels [panel_begin, panel_end) of the product, all activation rows.
   void (*matmul)(const MatMul& op, int64_t panel_begin, int64_t panel_end);
   // out = (x * 1 / sqrt(mean(x^2) + eps)) * weight; the squares by 16 lanes (lane = i % 16) and the tree.
@@ -35,6 +38,7 @@ const KernelTable& ReferenceKernels();
 #if defined(__x86_64__)
 const KernelTable& Avx2Kernels();
 const KernelTable& Avx512Kernels();
+const KernelTable& AmxKernels();
 #endif
 
 // The tables that this CPU can run, slowest (the reference) first.
@@ -42,8 +46,8 @@ std::vector<const KernelTable*> UsableKernels();
 // `forced` is "" for the best one. Unknown or unusable names are an error that lists what is usable.
 Result<const KernelTable*> ChooseKernels(std::string_view forced);
 
-// Gathers the wide groups of all rows; the same for every table.
-void ListWideGroups(const Activations& activations);
+// Lists and quantises the wide groups of one chunk of rows.
+void QuantizeWideGroups(const KernelTable& table, const Activations& activations, int64_t chunk);
 
 // Bytes of the packed form of a [rows, columns] matrix. REQUIRES: computable dtype, columns % its block == 0 and,
 // for quantised types, columns % 32 == 0.

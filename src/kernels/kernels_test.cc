@@ -50,43 +50,58 @@ struct PackedFixture {
 struct ActivationFixture {
   std::vector<float> values, scale, scaled_sum, rest_scale, rest_scaled_sum;
   std::vector<int8_t> quants, rest_quants;
-  std::vector<int32_t> sum, rest_sum, wide_first, wide_index, wide_row;
+  std::vector<int32_t> sum, rest_sum, rest_row, rest_first;
   std::vector<uint8_t> wide, row_is_wide;
   Activations view;
 
   ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x)
       : values(std::move(x)) {
     const size_t n = static_cast<size_t>(rows * columns), groups = n / kGroup;
-    for (auto* v : {&quants, &rest_quants}) v->resize(n);
+    quants.resize(n);
+    rest_quants.resize(n + kTileColumns * kGroup);
     for (auto* v : {&scale, &scaled_sum, &rest_scale, &rest_scaled_sum}) v->resize(groups);
-    for (auto* v : {&sum, &rest_sum, &wide_index, &wide_row}) v->resize(groups);
-    wide_first.resize(static_cast<size_t>((rows / kWideChunkRows + 1) * (columns / kGroup + 1)));
+    for (auto* v : {&sum, &rest_sum, &rest_row}) v->resize(groups);
+    rest_first.resize(static_cast<size_t>((rows / kWideChunkRows + 1) * (columns / kGroup + 1)));
     wide.resize(groups);
     row_is_wide.resize(static_cast<size_t>(rows));
     view = Activations{rows,
                        columns,
                        values.data(),
+                       columns,
                        quants.data(),
                        scale.data(),
                        scaled_sum.data(),
                        sum.data(),
+                       wide.data(),
+                       row_is_wide.data(),
                        rest_quants.data(),
                        rest_scale.data(),
                        rest_scaled_sum.data(),
                        rest_sum.data(),
-                       wide.data(),
-                       wide_first.data(),
-                       wide_index.data(),
-                       wide_row.data(),
-                       row_is_wide.data()};
+                       rest_row.data(),
+                       rest_first.data()};
     for (int64_t r = 0; r < rows; ++r) table.quantize_row(view, r);
-    ListWideGroups(view);
+    for (int64_t c = 0; c < view.chunks(); ++c) QuantizeWideGroups(table, view, c);
+  }
+
+  // The entry of (row, group) in the second planes; -1: none.
+  int64_t Entry(int64_t row, int64_t group) const {
+    const int32_t* first = rest_first.data() + row / kWideChunkRows * (view.groups() + 1) + group;
+    for (int64_t e = first[0]; e < first[1]; ++e) {
+      if (rest_row[static_cast<size_t>(e)] == row) return e;
+    }
+    return -1;
   }
 
   // What element i of the group stands for.
-  double Value(int64_t at, int64_t i) const {
-    const auto a = static_cast<size_t>(at), e = static_cast<size_t>(at * kGroup + i);
-    return static_cast<double>(scale[a]) * quants[e] + static_cast<double>(rest_scale[a]) * rest_quants[e];
+  double Value(int64_t row, int64_t group, int64_t i) const {
+    const int64_t at = view.GroupIndex(row, group), entry = Entry(row, group);
+    double value = static_cast<double>(scale[static_cast<size_t>(at)]) * quants[static_cast<size_t>(at * kGroup + i)];
+    if (entry >= 0) {
+      value += static_cast<double>(rest_scale[static_cast<size_t>(entry)]) *
+               rest_quants[static_cast<size_t>(entry * kGroup + i)];
+    }
+    return value;
   }
 };
 
@@ -161,7 +176,7 @@ TEST(ActivationsTest, WideGroupsKeepSixteenBits) {
   EXPECT_EQ(a.wide[1], 1);
   EXPECT_EQ(a.row_is_wide[0], 1);
   for (size_t i = 32; i < 64; ++i)
-    EXPECT_NEAR(a.Value(1, static_cast<int64_t>(i) - 32), static_cast<double>(x[i]), 90.0 / 127 / 254 / 1.9);
+    EXPECT_NEAR(a.Value(0, 1, static_cast<int64_t>(i) - 32), static_cast<double>(x[i]), 90.0 / 127 / 254 / 1.9);
   EXPECT_EQ(a.wide[0], 0);
   const ActivationFixture zero(ReferenceKernels(), 1, 64, std::vector<float>(64, 0.0f));
   EXPECT_EQ(zero.row_is_wide[0], 0);
@@ -183,9 +198,8 @@ TEST(MatMulTest, TheReferenceAgreesWithExactArithmetic) {
       for (int64_t i = 0; i < m; ++i) {
         double exact = 0;
         for (int64_t k = 0; k < columns; ++k) {
-          const int64_t at = x.view.GroupIndex(i, k / kGroup);
-          const double value =
-              is_float ? static_cast<double>(x.values[static_cast<size_t>(i * columns + k)]) : x.Value(at, k % kGroup);
+          const double value = is_float ? static_cast<double>(x.values[static_cast<size_t>(i * columns + k)])
+                                        : x.Value(i, k / kGroup, k % kGroup);
           exact += value * static_cast<double>(row[static_cast<size_t>(k)]);
         }
         ASSERT_NEAR(static_cast<double>(out[static_cast<size_t>(i * rows + r)]), exact, 2e-5) << Info(dtype).name;

@@ -34,12 +34,19 @@ struct PanelBlockQ4_1 {
 };
 static_assert(sizeof(PanelBlockQ4_1) == 320);
 
-// 32 columns of 16 rows of Q8_0, quants stored +128 (unsigned for the dot product; the kernel takes 128 * sum back).
-struct PanelBlockQ8_0 {
-  uint16_t scale[kPanelRows];
-  uint8_t quants[8][64];
+// 16 rows of Q8_0: the f16 scales of all groups, then the quants, so that each line of quants is one cache line. Quants
+// are stored +128 (unsigned for the dot product; the kernel takes 128 * sum back).
+struct PanelQ8_0 {
+  const uint16_t (*scale)[kPanelRows];  // [group][row]
+  const uint8_t (*quants)[8][64];       // [group][line][row * 4 + column % 4]
 };
-static_assert(sizeof(PanelBlockQ8_0) == 544);
+HR_KERNEL_INLINE constexpr int64_t PanelQ8_0ScaleBytes(int64_t groups) {
+  return (groups * 2 * kPanelRows + 63) / 64 * 64;
+}
+HR_KERNEL_INLINE PanelQ8_0 PanelQ8_0At(const std::byte* panel, int64_t groups) {
+  return {reinterpret_cast<const uint16_t(*)[kPanelRows]>(panel),
+          reinterpret_cast<const uint8_t(*)[8][64]>(panel + PanelQ8_0ScaleBytes(groups))};
+}
 
 // A weight matrix [rows, columns] as the kernels read it. Borrowed; 64-byte aligned.
 struct PackedMatrix {
@@ -61,25 +68,27 @@ struct PackedMatrix {
 // max|x|^2 is more than kWideRatio times the mean of that over the row's groups gets a second int8 plane for what the
 // first leaves over (scale / 254), so that its values have 16 bits. The choice depends on the row alone. Measured on
 // SmolLM2: a fifth of the groups, and a sixth of the divergence from fp32.
+//
+// The second planes of all rows lie together, by chunk of kWideChunkRows rows, by group, rows ascending. An entry is
+// one (row, group). The entries of chunk c begin at entry c * kWideChunkRows * groups, those of its group g are
+// [rest_first[c * (groups + 1) + g], rest_first[c * (groups + 1) + g + 1]).
 struct Activations {
   int64_t rows = 0;
   int64_t columns = 0;
-  const float* values = nullptr;  // [rows][columns], read by F32, F16 and BF16 weights
-  int8_t* quants = nullptr;       // [rows * columns]
-  float* scale = nullptr;         // [rows * columns / 32]
-  float* scaled_sum = nullptr;    // scale * sum of quants
-  int32_t* sum = nullptr;         // sum of quants
-  int8_t* rest_quants = nullptr;  // the second plane; written for wide groups only
-  float* rest_scale = nullptr;
+  const float* values = nullptr;  // [rows][value_stride], columns used
+  int64_t value_stride = 0;
+  int8_t* quants = nullptr;        // [rows * columns]
+  float* scale = nullptr;          // [rows * groups]
+  float* scaled_sum = nullptr;     // scale * sum of quants
+  int32_t* sum = nullptr;          // sum of quants
+  uint8_t* wide = nullptr;         // [rows][groups] 1 for a wide group
+  uint8_t* row_is_wide = nullptr;  // [rows] 1 when the row has a wide group
+  int8_t* rest_quants = nullptr;   // [rows * groups][32] and kTileColumns entries more, which may be read
+  float* rest_scale = nullptr;     // [rows * groups], as the next four
   float* rest_scaled_sum = nullptr;
   int32_t* rest_sum = nullptr;
-  uint8_t* wide = nullptr;  // [rows][groups] 1 for a wide group
-  // Wide groups by chunk of kWideChunkRows rows and by group, rows ascending; filled by ListWideGroups. The entries of
-  // group g in chunk c are wide_index[wide_first[c * (groups + 1) + g] ... wide_first[c * (groups + 1) + g + 1]).
-  int32_t* wide_first = nullptr;   // [chunks * (groups + 1)]
-  int32_t* wide_index = nullptr;   // GroupIndex of each entry, [rows * groups]
-  int32_t* wide_row = nullptr;     // its row
-  uint8_t* row_is_wide = nullptr;  // [rows] 1 when the row has a wide group
+  int32_t* rest_row = nullptr;    // row of each entry
+  int32_t* rest_first = nullptr;  // [chunks * (groups + 1)]
 
   HR_KERNEL_INLINE int64_t groups() const { return columns / kGroup; }
   HR_KERNEL_INLINE int64_t chunks() const { return (rows + kWideChunkRows - 1) / kWideChunkRows; }

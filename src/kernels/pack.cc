@@ -19,7 +19,7 @@ int64_t PanelBytes(DType dtype, int64_t columns) {
     case DType::kQ4_1:
       return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ4_1));
     case DType::kQ8_0:
-      return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ8_0));
+      return PanelQ8_0ScaleBytes(columns / kGroup) + columns * kPanelRows;
     case DType::kF32:
       return columns * kPanelRows * 4;
     default:
@@ -43,13 +43,22 @@ void PackRowQ4_1(int64_t columns, const std::byte* row, int lane, PanelBlockQ4_1
   }
 }
 
+// The same panel while it is written.
+struct Q8_0Writer {
+  uint16_t (*scale)[kPanelRows];
+  uint8_t (*quants)[8][64];
+  Q8_0Writer(std::byte* panel, int64_t groups)
+      : scale(reinterpret_cast<uint16_t (*)[kPanelRows]>(panel)),
+        quants(reinterpret_cast<uint8_t (*)[8][64]>(panel + PanelQ8_0ScaleBytes(groups))) {}
+};
+
 // GGUF Q8_0: f16 scale, 32 signed bytes.
-void PackRowQ8_0(int64_t columns, const std::byte* row, int lane, PanelBlockQ8_0* blocks) {
+void PackRowQ8_0(int64_t columns, const std::byte* row, int lane, std::byte* panel) {
+  const Q8_0Writer out(panel, columns / kGroup);
   for (int64_t b = 0; b < columns / kGroup; ++b, row += 34) {
-    PanelBlockQ8_0& block = blocks[b];
-    block.scale[lane] = LoadU16(row);
+    out.scale[b][lane] = LoadU16(row);
     for (int i = 0; i < kGroup; ++i) {
-      block.quants[i / 4][lane * 4 + i % 4] = static_cast<uint8_t>(row[2 + i]) ^ 0x80;
+      out.quants[b][i / 4][lane * 4 + i % 4] = static_cast<uint8_t>(row[2 + i]) ^ 0x80;
     }
   }
 }
@@ -62,10 +71,10 @@ void ZeroRow(DType dtype, int64_t columns, int lane, std::byte* panel) {
       for (auto& line : blocks[b].quants) std::memset(line + lane * 4, 0, 4);
     }
   } else {
-    auto* blocks = reinterpret_cast<PanelBlockQ8_0*>(panel);
+    const Q8_0Writer out(panel, columns / kGroup);
     for (int64_t b = 0; b < columns / kGroup; ++b) {
-      blocks[b].scale[lane] = 0;
-      for (auto& line : blocks[b].quants) std::memset(line + lane * 4, 0x80, 4);
+      out.scale[b][lane] = 0;
+      for (auto& line : out.quants[b]) std::memset(line + lane * 4, 0x80, 4);
     }
   }
 }
@@ -113,7 +122,7 @@ void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_
     } else if (dtype == DType::kQ4_1) {
       PackRowQ4_1(columns, row, lane, reinterpret_cast<PanelBlockQ4_1*>(out));
     } else {
-      PackRowQ8_0(columns, row, lane, reinterpret_cast<PanelBlockQ8_0*>(out));
+      PackRowQ8_0(columns, row, lane, out);
     }
   }
 }
@@ -136,8 +145,8 @@ void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out) {
       const float quant = static_cast<float>(i < 16 ? byte & 15 : byte >> 4);
       out[k] = HalfToFloat(block.scale[lane]) * quant + HalfToFloat(block.min[lane]);
     } else {
-      const auto& block = reinterpret_cast<const PanelBlockQ8_0*>(panel)[b];
-      out[k] = HalfToFloat(block.scale[lane]) * static_cast<float>(block.quants[i / 4][lane * 4 + i % 4] - 128);
+      const PanelQ8_0 p = PanelQ8_0At(panel, matrix.columns / kGroup);
+      out[k] = HalfToFloat(p.scale[b][lane]) * static_cast<float>(p.quants[b][i / 4][lane * 4 + i % 4] - 128);
     }
   }
 }

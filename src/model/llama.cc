@@ -19,33 +19,15 @@ constexpr int64_t kUnitsPerThread = 4;
 LlamaModel::LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits)
     : config_(config), kernels_(kernels), limits_(limits) {}
 
-void LlamaModel::AllocateScratch() {
-  const size_t rows = static_cast<size_t>(limits_.rows_max);
-  const size_t widest = static_cast<size_t>(std::max({config_.width, config_.q_width(), config_.ffn_width}));
-  hidden_.resize(rows * static_cast<size_t>(config_.width));
-  normed_.resize(rows * static_cast<size_t>(config_.width));
-  q_.resize(rows * static_cast<size_t>(config_.q_width()));
-  k_.resize(rows * static_cast<size_t>(config_.kv_width()));
-  v_.resize(rows * static_cast<size_t>(config_.kv_width()));
-  attended_.resize(rows * static_cast<size_t>(config_.q_width()));
-  gate_.resize(rows * static_cast<size_t>(config_.ffn_width));
-  up_.resize(rows * static_cast<size_t>(config_.ffn_width));
-  const size_t groups = widest / kGroup;
-  for (auto* v : {&quants_, &rest_quants_}) v->resize(rows * widest);
-  for (auto* v : {&scale_, &scaled_sum_, &rest_scale_, &rest_scaled_sum_}) v->resize(rows * groups);
-  for (auto* v : {&sum_, &rest_sum_, &wide_index_, &wide_row_}) v->resize(rows * groups);
-  wide_.resize(rows * groups);
-  row_is_wide_.resize(rows);
-  wide_first_.resize((rows / kWideChunkRows + 1) * (groups + 1));
-  row_span_.resize(rows);
-  attention_units_.reserve(rows);
+Status LlamaModel::AllocateScratch(int threads) {
+  HR_ASSIGN_OR_RETURN(scratch_, StepScratch::Allocate(config_, limits_.rows_max, threads));
+  row_span_.resize(static_cast<size_t>(limits_.rows_max));
+  attention_units_.reserve(static_cast<size_t>(limits_.rows_max));
+  return {};
 }
 
 uint64_t LlamaModel::scratch_bytes() const {
-  const auto bytes = [](const auto& v) { return v.size() * sizeof(v[0]); };
-  return bytes(hidden_) + bytes(normed_) + bytes(q_) + bytes(k_) + bytes(v_) + bytes(attended_) + bytes(gate_) +
-         bytes(up_) + 2 * (bytes(quants_) + bytes(scale_) + bytes(scaled_sum_) + bytes(sum_)) +
-         bytes(attention_scratch_) + bytes(rope_cos_) + bytes(rope_sin_);
+  return scratch_.bytes() + (rope_cos_.size() + rope_sin_.size()) * sizeof(float);
 }
 
 void LlamaModel::FillRopeTable(const std::vector<float>& factors) {
@@ -71,26 +53,26 @@ void LlamaModel::Forward(ComputePool& pool, const ForwardBatch& batch, const KvP
     Embed(pool, batch);
     for (int l = 0; l < config_.layers; ++l) {
       const Layer& layer = layers_[static_cast<size_t>(l)];
-      Activations x = ActivationsOver(normed_, rows, config_.width);
+      Activations x = scratch_.Over(scratch_.normed, rows, config_.width);
       NormAndQuantize(pool, layer.attention_norm, x);
-      const Product qkv[] = {{&layer.q, q_.data(), config_.q_width(), false},
-                             {&layer.k, k_.data(), config_.kv_width(), false},
-                             {&layer.v, v_.data(), config_.kv_width(), false}};
+      const Product qkv[] = {{&layer.q, scratch_.q.data, scratch_.q.stride, false},
+                             {&layer.k, scratch_.k.data, scratch_.k.stride, false},
+                             {&layer.v, scratch_.v.data, scratch_.v.stride, false}};
       Multiply(pool, x, qkv);
       RotateAndStore(pool, batch, kv, l);
       Attend(pool, batch, kv, l, worker);
-      x = ActivationsOver(attended_, rows, config_.q_width());
+      x = scratch_.Over(scratch_.attended, rows, config_.q_width());
       QuantizeRows(pool, x);
-      const Product o[] = {{&layer.o, hidden_.data(), config_.width, true}};
+      const Product o[] = {{&layer.o, scratch_.hidden.data, scratch_.hidden.stride, true}};
       Multiply(pool, x, o);
-      x = ActivationsOver(normed_, rows, config_.width);
+      x = scratch_.Over(scratch_.normed, rows, config_.width);
       NormAndQuantize(pool, layer.ffn_norm, x);
-      const Product gate_up[] = {{&layer.gate, gate_.data(), config_.ffn_width, false},
-                                 {&layer.up, up_.data(), config_.ffn_width, false}};
+      const Product gate_up[] = {{&layer.gate, scratch_.gate.data, scratch_.gate.stride, false},
+                                 {&layer.up, scratch_.up.data, scratch_.up.stride, false}};
       Multiply(pool, x, gate_up);
-      x = ActivationsOver(gate_, rows, config_.ffn_width);
+      x = scratch_.Over(scratch_.gate, rows, config_.ffn_width);
       SwiGlu(pool, x);
-      const Product down[] = {{&layer.down, hidden_.data(), config_.width, true}};
+      const Product down[] = {{&layer.down, scratch_.hidden.data, scratch_.hidden.stride, true}};
       Multiply(pool, x, down);
     }
     Head(pool, batch, logits);
@@ -110,28 +92,9 @@ void LlamaModel::PrepareStep(const ForwardBatch& batch) {
   }
 }
 
-Activations LlamaModel::ActivationsOver(const std::vector<float>& values, int64_t rows, int64_t columns) {
-  return Activations{rows,
-                     columns,
-                     values.data(),
-                     quants_.data(),
-                     scale_.data(),
-                     scaled_sum_.data(),
-                     sum_.data(),
-                     rest_quants_.data(),
-                     rest_scale_.data(),
-                     rest_scaled_sum_.data(),
-                     rest_sum_.data(),
-                     wide_.data(),
-                     wide_first_.data(),
-                     wide_index_.data(),
-                     wide_row_.data(),
-                     row_is_wide_.data()};
-}
-
 void LlamaModel::Embed(ComputePool& pool, const ForwardBatch& batch) {
   pool.For(static_cast<int64_t>(batch.token_ids.size()), [&](int64_t row) {
-    UnpackRow(embedding_, batch.token_ids[static_cast<size_t>(row)], hidden_.data() + row * config_.width);
+    UnpackRow(embedding_, batch.token_ids[static_cast<size_t>(row)], scratch_.hidden.Row(row));
   });
 }
 
@@ -140,15 +103,14 @@ void LlamaModel::MakeActivations(ComputePool& pool, const Activations& x, Make m
   pool.For(x.rows, [&](int64_t row) {
     make(row);
     kernels_.quantize_row(x, row);
-    if (x.rows == 1) ListWideGroups(x);
+    if (x.rows == 1) QuantizeWideGroups(kernels_, x, 0);
   });
-  if (x.rows > 1) pool.For(1, [&](int64_t) { ListWideGroups(x); });
+  if (x.rows > 1) pool.For(x.chunks(), [&](int64_t chunk) { QuantizeWideGroups(kernels_, x, chunk); });
 }
 
 void LlamaModel::NormAndQuantize(ComputePool& pool, const float* weight, Activations& out) {
   MakeActivations(pool, out, [&](int64_t row) {
-    kernels_.rms_norm(hidden_.data() + row * config_.width, weight, config_.norm_eps, config_.width,
-                      normed_.data() + row * config_.width);
+    kernels_.rms_norm(scratch_.hidden.Row(row), weight, config_.norm_eps, config_.width, scratch_.normed.Row(row));
   });
 }
 
@@ -158,8 +120,8 @@ void LlamaModel::QuantizeRows(ComputePool& pool, const Activations& x) {
 
 void LlamaModel::SwiGlu(ComputePool& pool, const Activations& x) {
   MakeActivations(pool, x, [&](int64_t row) {
-    float* gate = gate_.data() + row * config_.ffn_width;
-    kernels_.silu_mul(gate, up_.data() + row * config_.ffn_width, config_.ffn_width, gate);
+    float* gate = scratch_.gate.Row(row);
+    kernels_.silu_mul(gate, scratch_.up.Row(row), config_.ffn_width, gate);
   });
 }
 
@@ -204,13 +166,13 @@ void LlamaModel::RotateAndStore(ComputePool& pool, const ForwardBatch& batch, co
   pool.For(static_cast<int64_t>(batch.token_ids.size()), [&](int64_t row) {
     const ForwardSpan& span = batch.spans[static_cast<size_t>(row_span_[static_cast<size_t>(row)])];
     const int64_t position = span.first_position + (row - span.first_row);
-    Rotate(q_.data() + row * config_.q_width(), config_.heads, position);
-    Rotate(k_.data() + row * config_.kv_width(), config_.kv_heads, position);
+    Rotate(scratch_.q.Row(row), config_.heads, position);
+    Rotate(scratch_.k.Row(row), config_.kv_heads, position);
     const int64_t block = batch.blocks[static_cast<size_t>(span.first_block + position / kPageTokens)];
     const int64_t at = (layer * kv.blocks + block) * config_.kv_heads * page;
     for (int h = 0; h < config_.kv_heads; ++h) {
-      const int64_t element = row * config_.kv_width() + h * config_.head_dim;
-      kernels_.store_kv(k_.data() + element, v_.data() + element, config_.head_dim,
+      const int64_t element = int64_t{h} * config_.head_dim;
+      kernels_.store_kv(scratch_.k.Row(row) + element, scratch_.v.Row(row) + element, config_.head_dim,
                         static_cast<int>(position % kPageTokens), kv.k + at + h * page, kv.v + at + h * page);
     }
   });
@@ -225,24 +187,23 @@ void LlamaModel::Attend(ComputePool& pool, const ForwardBatch& batch, const KvPa
     const AttentionUnit& unit = attention_units_[static_cast<size_t>(u / config_.kv_heads)];
     const ForwardSpan& span = batch.spans[static_cast<size_t>(unit.span)];
     const int64_t head = u % config_.kv_heads, row = span.first_row + unit.offset;
-    const int64_t first = row * config_.q_width() + head * config_.group_heads() * config_.head_dim;
+    const int64_t first = head * config_.group_heads() * config_.head_dim;
     const int64_t at = layer * kv.blocks * config_.kv_heads * page + head * page;
-    kernels_.attend({q_.data() + first, config_.q_width(), attended_.data() + first, config_.q_width(),
-                     std::min(kAttentionRowsMax, span.rows - unit.offset), span.first_position + unit.offset,
-                     config_.group_heads(), config_.head_dim, 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                     batch.blocks.data() + span.first_block, kv.k + at, kv.v + at, config_.kv_heads * page,
-                     attention_scratch_.data() + worker * scratch});
+    kernels_.attend({scratch_.q.Row(row) + first, scratch_.q.stride, scratch_.attended.Row(row) + first,
+                     scratch_.attended.stride, std::min(kAttentionRowsMax, span.rows - unit.offset),
+                     span.first_position + unit.offset, config_.group_heads(), config_.head_dim,
+                     1.0f / std::sqrt(static_cast<float>(config_.head_dim)), batch.blocks.data() + span.first_block,
+                     kv.k + at, kv.v + at, config_.kv_heads * page, scratch_.attention + worker * scratch});
   });
 }
 
 void LlamaModel::Head(ComputePool& pool, const ForwardBatch& batch, float* logits) {
   const auto wanted = static_cast<int64_t>(batch.logit_rows.size());
   if (wanted == 0) return;
-  const Activations x = ActivationsOver(normed_, wanted, config_.width);
+  const Activations x = scratch_.Over(scratch_.normed, wanted, config_.width);
   MakeActivations(pool, x, [&](int64_t i) {
     const int64_t row = batch.logit_rows[static_cast<size_t>(i)];
-    kernels_.rms_norm(hidden_.data() + row * config_.width, output_norm_, config_.norm_eps, config_.width,
-                      normed_.data() + i * config_.width);
+    kernels_.rms_norm(scratch_.hidden.Row(row), output_norm_, config_.norm_eps, config_.width, scratch_.normed.Row(i));
   });
   const Product product[] = {{&head_, logits, config_.vocab_size, false}};
   Multiply(pool, x, product);

@@ -13,6 +13,7 @@
 #include "base/huge_buffer.h"
 #include "kernels/kernel_table.h"
 #include "model/model_config.h"
+#include "model/step_scratch.h"
 
 namespace headrace {
 
@@ -70,14 +71,14 @@ class LlamaModel {
   // One product of a stage.
   struct Product {
     const PackedMatrix* weights;
-    float* out;
+    float* out;  // rows out_stride apart
     int64_t out_stride;
     bool accumulate;
   };
   class Loader;
 
   LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits);
-  void AllocateScratch();
+  Status AllocateScratch(int threads);
   void FillRopeTable(const std::vector<float>& factors);
   void PrepareStep(const ForwardBatch& batch);
   // The stages of one layer, called by every worker inside Run; each ends with a barrier.
@@ -93,7 +94,6 @@ class LlamaModel {
   void SwiGlu(ComputePool& pool, const Activations& x);
   void Head(ComputePool& pool, const ForwardBatch& batch, float* logits);
   void Rotate(float* x, int heads, int64_t position) const;
-  Activations ActivationsOver(const std::vector<float>& values, int64_t rows, int64_t columns);
 
   const ModelConfig config_;
   const KernelTable& kernels_;
@@ -105,13 +105,7 @@ class LlamaModel {
   std::vector<float> rope_cos_, rope_sin_;  // [context][dims / 2]
   std::vector<std::string> unused_tensors_;
 
-  // Scratch of one step, rows_max rows each.
-  std::vector<float> hidden_, normed_, q_, k_, v_, attended_, gate_, up_;
-  std::vector<int8_t> quants_, rest_quants_;
-  std::vector<float> scale_, scaled_sum_, rest_scale_, rest_scaled_sum_;
-  std::vector<int32_t> sum_, rest_sum_, wide_first_, wide_index_, wide_row_;
-  std::vector<uint8_t> wide_, row_is_wide_;
-  std::vector<float> attention_scratch_;  // one part per worker
+  StepScratch scratch_;
   struct AttentionUnit {
     int32_t span;
     int32_t offset;  // first row within the span

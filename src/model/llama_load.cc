@@ -250,9 +250,7 @@ Result<std::unique_ptr<LlamaModel>> LlamaModel::Load(const ModelFile& file, cons
   CHECK_GT(limits.rows_max, 0);
   std::unique_ptr<LlamaModel> model(new LlamaModel(config, kernels, limits));
   HR_RETURN_IF_ERROR(Loader(*model, file, pool).Load());
-  model->AllocateScratch();
-  model->attention_scratch_.resize(
-      static_cast<size_t>(pool.threads() * AttentionScratchFloats(config.group_heads(), config.head_dim)));
+  HR_RETURN_IF_ERROR(model->AllocateScratch(pool.threads()));
   return model;
 }
 

@@ -80,25 +80,31 @@ HR_KERNEL_INLINE float LargestMagnitude(const float* x) {
   return Largest(top);
 }
 
-// The second plane of a wide group: x - scale * q, in steps of scale / 254.
-HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const float* x, const __m256i* q, float inverse) {
+// What the first plane leaves over, x - scale * q, in steps of scale / 254.
+void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entry) {
+  const float* x = a.values + row * a.value_stride + group * kGroup;
+  const int64_t at = a.GroupIndex(row, group);
+  const float largest = LargestMagnitude(x);
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
   const __m256 step = _mm256_set1_ps(inverse * 254.0f), scale = _mm256_set1_ps(a.scale[at]),
                most = _mm256_set1_ps(127.0f);
   __m256i rest[4];
   HR_UNROLL for (int i = 0; i < 4; ++i) {
-    const __m256 left = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q[i]), scale, _mm256_loadu_ps(x + 8 * i));
+    const __m256i q =
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(a.quants + at * kGroup + 8 * i)));
+    const __m256 left = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(q), scale, _mm256_loadu_ps(x + 8 * i));
     const __m256 steps = _mm256_round_ps(_mm256_mul_ps(left, step), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     rest[i] = _mm256_cvtps_epi32(_mm256_max_ps(_mm256_min_ps(steps, most), _mm256_sub_ps(_mm256_setzero_ps(), most)));
   }
-  StoreBytes(rest, a.rest_quants + at * kGroup);
+  StoreBytes(rest, a.rest_quants + entry * kGroup);
   const int32_t sum = SumOf(rest);
-  a.rest_scale[at] = a.scale[at] / 254.0f;
-  a.rest_sum[at] = sum;
-  a.rest_scaled_sum[at] = a.rest_scale[at] * static_cast<float>(sum);
+  a.rest_scale[entry] = a.scale[at] / 254.0f;
+  a.rest_sum[entry] = sum;
+  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
 }
 
 void QuantizeRow(const Activations& a, int64_t row) {
-  const float* x = a.values + row * a.columns;
+  const float* x = a.values + row * a.value_stride;
   float squares = 0;
   for (int64_t g = 0; g < a.groups(); ++g) {
     const float largest = LargestMagnitude(x + g * kGroup);
@@ -118,9 +124,7 @@ void QuantizeRow(const Activations& a, int64_t row) {
     a.scale[at] = largest / 127.0f;
     a.sum[at] = sum;
     a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum);
-    const bool wide = largest * largest > threshold;
-    a.wide[row * a.groups() + g] = wide;
-    if (wide) QuantizeRest(a, at, x, q, inverse);
+    a.wide[row * a.groups() + g] = largest * largest > threshold;
   }
 }
 
@@ -132,6 +136,7 @@ struct Tile {
   const float* scale;
   const float* scaled_sum;
   const float* values;
+  int64_t value_stride;
   int64_t columns;
   int width;
 };
@@ -168,25 +173,24 @@ HR_KERNEL_INLINE void TileQ4_1(const PanelBlockQ4_1* w, int half, int64_t groups
 }
 
 template <int N>
-HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int half, int64_t groups, const Tile& x, __m256* acc) {
+HR_KERNEL_INLINE void TileQ8_0(const PanelQ8_0& w, int half, int64_t groups, const Tile& x, __m256* acc) {
   const __m256i ones = _mm256_set1_epi16(1), offset = _mm256_set1_epi8(static_cast<char>(0x80));
   for (int64_t g = 0; g < groups; ++g) {
-    const PanelBlockQ8_0& block = w[g];
-    const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-    HR_UNROLL for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+    const char* ahead = reinterpret_cast<const char*>(w.quants[g]) + kPrefetchBytes;
+    HR_UNROLL for (int i = 0; i < 8; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
     const int8_t* q = x.quants + g * x.width * kGroup;
     __m256i dot[N];
     HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm256_setzero_si256();
     HR_UNROLL for (int line = 0; line < 8; ++line) {
       // |w| as unsigned (128 at most) times x with w's sign: 2 x 128 x 127 = 32,512 fits 16 bits.
-      const __m256i weights = _mm256_xor_si256(LoadInts(block.quants[line] + 32 * half), offset);
+      const __m256i weights = _mm256_xor_si256(LoadInts(w.quants[g][line] + 32 * half), offset);
       const __m256i magnitude = _mm256_abs_epi8(weights);
       HR_UNROLL for (int n = 0; n < N; ++n) {
         const __m256i signed_x = _mm256_sign_epi8(Splat4(q + n * kGroup + line * 4), weights);
         dot[n] = _mm256_add_epi32(dot[n], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), ones));
       }
     }
-    const __m256 scale = LoadHalves(block.scale + 8 * half);
+    const __m256 scale = LoadHalves(w.scale[g] + 8 * half);
     HR_UNROLL for (int n = 0; n < N; ++n) {
       const __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(x.scale[g * x.width + n]));
       acc[n] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[n]), factor, acc[n]);
@@ -199,7 +203,7 @@ HR_KERNEL_INLINE void TileF32(const float* w, int half, const Tile& x, __m256* a
   for (int64_t k = 0; k < x.columns; ++k) {
     const __m256 weights = _mm256_loadu_ps(w + k * kPanelRows + 8 * half);
     HR_UNROLL for (int n = 0; n < N; ++n) acc[n] =
-        _mm256_fmadd_ps(weights, _mm256_set1_ps(x.values[n * x.columns + k]), acc[n]);
+        _mm256_fmadd_ps(weights, _mm256_set1_ps(x.values[n * x.value_stride + k]), acc[n]);
   }
 }
 
@@ -222,7 +226,7 @@ void SubTile(const MatMul& op, int64_t panel, int64_t first_row, const Tile& x) 
     if (op.weights.dtype == DType::kQ4_1) {
       TileQ4_1<N>(reinterpret_cast<const PanelBlockQ4_1*>(w), half, groups, x, acc);
     } else if (op.weights.dtype == DType::kQ8_0) {
-      TileQ8_0<N>(reinterpret_cast<const PanelBlockQ8_0*>(w), half, groups, x, acc);
+      TileQ8_0<N>(PanelQ8_0At(w, groups), half, groups, x, acc);
     } else {
       TileF32<N>(reinterpret_cast<const float*>(w), half, x, acc);
     }
@@ -238,7 +242,8 @@ void OneTile(const MatMul& op, int64_t panel, int64_t t) {
     const Tile x{a.quants + (at + first) * kGroup,
                  a.scale + at + first,
                  a.scaled_sum + at + first,
-                 a.values + (t * kTileColumns + first) * a.columns,
+                 a.values + (t * kTileColumns + first) * a.value_stride,
+                 a.value_stride,
                  a.columns,
                  width};
     const int64_t row = t * kTileColumns + first;
@@ -268,17 +273,17 @@ void AddRest(const MatMul& op, int64_t panel, int half, int64_t chunk) {
   const int64_t rows = a.rows - first_row < kWideChunkRows ? a.rows - first_row : kWideChunkRows;
   for (int64_t r = 0; r < rows; ++r) _mm256_store_ps(rest[r], _mm256_setzero_ps());
   const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
-  const int32_t* starts = a.wide_first + chunk * (groups + 1);
+  const int32_t* starts = a.rest_first + chunk * (groups + 1);
   for (int64_t g = 0; g < groups; ++g) {
-    for (int32_t e = starts[g]; e < starts[g + 1]; ++e) {
-      const int64_t at = a.wide_index[e];
-      float* sum = rest[a.wide_row[e] - first_row];
+    for (int64_t e = starts[g]; e < starts[g + 1]; ++e) {
+      float* sum = rest[a.rest_row[e] - first_row];
       __m256 acc[1] = {_mm256_load_ps(sum)};
-      const Tile x{a.rest_quants + at * kGroup, a.rest_scale + at, a.rest_scaled_sum + at, nullptr, 0, 1};
+      const Tile x{a.rest_quants + e * kGroup, a.rest_scale + e, a.rest_scaled_sum + e, nullptr, 0, 0, 1};
       if (op.weights.dtype == DType::kQ4_1) {
         TileQ4_1<1>(reinterpret_cast<const PanelBlockQ4_1*>(w) + g, half, 1, x, acc);
       } else {
-        TileQ8_0<1>(reinterpret_cast<const PanelBlockQ8_0*>(w) + g, half, 1, x, acc);
+        const PanelQ8_0 p = PanelQ8_0At(w, groups);
+        TileQ8_0<1>({p.scale + g, p.quants + g}, half, 1, x, acc);
       }
       _mm256_store_ps(sum, acc[0]);
     }
@@ -504,8 +509,8 @@ void Attend(const Attention& op) {
 }  // namespace
 
 const KernelTable& Avx2Kernels() {
-  static constexpr KernelTable kTable{"avx2", QuantizeRow, MatMulPanels, RmsNorm, SiluMul,
-                                      Attend, StoreKv,     RowMax,       ExpRow};
+  static constexpr KernelTable kTable{"avx2",  QuantizeRow, QuantizeRest, MatMulPanels, RmsNorm,
+                                      SiluMul, Attend,      StoreKv,      RowMax,       ExpRow};
   return kTable;
 }
 

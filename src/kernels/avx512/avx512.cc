@@ -1,6 +1,8 @@
 // AVX-512 (F, BW, DQ, VL, VNNI) kernels, equal to the reference to the bit. Intrinsics and plain structs only.
 #include <immintrin.h>
 
+#include "kernels/avx512/attention.h"
+#include "kernels/avx512/lanes.h"
 #include "kernels/canonical.h"
 #include "kernels/kernel_table.h"
 #include "kernels/reference/matmul.h"
@@ -12,62 +14,41 @@ namespace {
 // that.
 constexpr int kPrefetchBytes = 3072;
 
-HR_KERNEL_INLINE __m512 LoadHalves(const uint16_t* p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-}
 HR_KERNEL_INLINE __m512i Splat4(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);
   return _mm512_set1_epi32(four);
 }
 
-HR_KERNEL_INLINE __m512 Exp16(__m512 x) {
-  x = _mm512_max_ps(x, _mm512_set1_ps(kExpLow));
-  x = _mm512_min_ps(x, _mm512_set1_ps(kExpHigh));
-  const __m512 magic = _mm512_set1_ps(kRoundMagic), one = _mm512_set1_ps(1.0f);
-  const __m512 k = _mm512_sub_ps(_mm512_add_ps(_mm512_mul_ps(x, _mm512_set1_ps(kLog2E)), magic), magic);
-  __m512 f = _mm512_fmadd_ps(k, _mm512_set1_ps(-kLn2High), x);
-  f = _mm512_fmadd_ps(k, _mm512_set1_ps(-kLn2Low), f);
-  __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(kExpC6), f, _mm512_set1_ps(kExpC5));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC4));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC3));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC2));
-  p = _mm512_fmadd_ps(p, f, one);
-  p = _mm512_fmadd_ps(p, f, one);
-  const __m512i power = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvttps_epi32(k), _mm512_set1_epi32(127)), 23);
-  return _mm512_mul_ps(p, _mm512_castsi512_ps(power));
-}
-
-HR_KERNEL_INLINE float Tree(__m512 v) {
-  const __m256 h8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-  const __m128 h4 = _mm_add_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));
-  const __m128 h2 = _mm_add_ps(h4, _mm_movehl_ps(h4, h4));
-  return _mm_cvtss_f32(_mm_add_ss(h2, _mm_movehdup_ps(h2)));
-}
-
-HR_KERNEL_INLINE __mmask16 Mask(int64_t n) { return n >= 16 ? 0xFFFF : static_cast<__mmask16>((1u << n) - 1); }
-
 // ---- activations ---------------------------------------------------------------------------------------------------
 
-// The second plane of a wide group: x - scale * q, in steps of scale / 254.
-HR_KERNEL_INLINE void QuantizeRest(const Activations& a, int64_t at, const __m512* x, const __m512i* q, float inverse) {
+// What the first plane leaves over, x - scale * q, in steps of scale / 254.
+void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entry) {
+  const float* x = a.values + row * a.value_stride + group * kGroup;
+  const int64_t at = a.GroupIndex(row, group);
+  const __m512 values[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
+  const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(values[0]), _mm512_abs_ps(values[1])));
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
   const __m512 step = _mm512_set1_ps(inverse * 254.0f), scale = _mm512_set1_ps(a.scale[at]),
                most = _mm512_set1_ps(127.0f);
   __m512i rest[2];
   HR_UNROLL for (int i = 0; i < 2; ++i) {
-    const __m512 left = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q[i]), scale, x[i]);
+    const __m512i q =
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a.quants + at * kGroup + 16 * i)));
+    const __m512 left = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q), scale, values[i]);
     const __m512 steps = _mm512_roundscale_ps(_mm512_mul_ps(left, step), 0);
     rest[i] = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(steps, most), _mm512_sub_ps(_mm512_setzero_ps(), most)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(a.rest_quants + at * kGroup + 16 * i), _mm512_cvtepi32_epi8(rest[i]));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(a.rest_quants + entry * kGroup + 16 * i),
+                     _mm512_cvtepi32_epi8(rest[i]));
   }
   const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(rest[0], rest[1]));
-  a.rest_scale[at] = a.scale[at] / 254.0f;
-  a.rest_sum[at] = sum;
-  a.rest_scaled_sum[at] = a.rest_scale[at] * static_cast<float>(sum);
+  a.rest_scale[entry] = a.scale[at] / 254.0f;
+  a.rest_sum[entry] = sum;
+  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
 }
 
 void QuantizeRow(const Activations& a, int64_t row) {
-  const float* x = a.values + row * a.columns;
+  const float* x = a.values + row * a.value_stride;
   float squares = 0;
   for (int64_t g = 0; g < a.groups(); ++g) {
     const __m512 u = _mm512_loadu_ps(x + g * kGroup), v = _mm512_loadu_ps(x + g * kGroup + 16);
@@ -90,9 +71,7 @@ void QuantizeRow(const Activations& a, int64_t row) {
     a.scale[at] = largest / 127.0f;
     a.sum[at] = sum;
     a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum);
-    const bool wide = largest * largest > threshold;
-    a.wide[row * a.groups() + g] = wide;
-    if (wide) QuantizeRest(a, at, values, q, inverse);
+    a.wide[row * a.groups() + g] = largest * largest > threshold;
   }
 }
 
@@ -105,6 +84,7 @@ struct Tile {
   const float* scaled_sum;
   const int32_t* sum;
   const float* values;
+  int64_t value_stride;
   int64_t columns;
   bool prefetch;  // of the weights: by the first tile of a panel only, the others find them in the cache
 };
@@ -172,24 +152,23 @@ HR_KERNEL_INLINE void PairQ4_1(const PanelBlockQ4_1* w0, const PanelBlockQ4_1* w
 }
 
 template <int N>
-HR_KERNEL_INLINE void TileQ8_0(const PanelBlockQ8_0* w, int64_t groups, const Tile& x, __m512* acc) {
+HR_KERNEL_INLINE void TileQ8_0(const PanelQ8_0& w, int64_t groups, const Tile& x, __m512* acc) {
   HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm512_setzero_ps();
   for (int64_t g = 0; g < groups; ++g) {
-    const PanelBlockQ8_0& block = w[g];
     if (x.prefetch) {
-      const char* ahead = reinterpret_cast<const char*>(&block) + kPrefetchBytes;
-      HR_UNROLL for (int i = 0; i < 9; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
+      const char* ahead = reinterpret_cast<const char*>(w.quants[g]) + kPrefetchBytes;
+      HR_UNROLL for (int i = 0; i < 8; ++i) _mm_prefetch(ahead + 64 * i, _MM_HINT_T0);
     }
     const int8_t* q = x.quants + g * N * kGroup;
     __m512i dot[N];
     // The stored quants are 128 too large: start at -128 * sum of the activations.
     HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm512_set1_epi32(-128 * x.sum[g * N + n]);
     HR_UNROLL for (int line = 0; line < 8; ++line) {
-      const __m512i quants = _mm512_loadu_si512(block.quants[line]);
+      const __m512i quants = _mm512_loadu_si512(w.quants[g][line]);
       HR_UNROLL for (int n = 0; n < N; ++n) dot[n] =
           _mm512_dpbusd_epi32(dot[n], quants, Splat4(q + n * kGroup + line * 4));
     }
-    const __m512 scale = LoadHalves(block.scale);
+    const __m512 scale = LoadHalves(w.scale[g]);
     HR_UNROLL for (int n = 0; n < N; ++n) {
       acc[n] =
           _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[g * N + n])), acc[n]);
@@ -203,7 +182,7 @@ HR_KERNEL_INLINE void TileF32(const float* w, int64_t columns, const Tile& x, __
   for (int64_t k = 0; k < columns; ++k) {
     const __m512 weights = _mm512_loadu_ps(w + k * kPanelRows);
     HR_UNROLL for (int n = 0; n < N; ++n) acc[n] =
-        _mm512_fmadd_ps(weights, _mm512_set1_ps(x.values[n * x.columns + k]), acc[n]);
+        _mm512_fmadd_ps(weights, _mm512_set1_ps(x.values[n * x.value_stride + k]), acc[n]);
   }
 }
 
@@ -223,7 +202,7 @@ void OneTile(const MatMul& op, int64_t panel, int64_t first_row, const Tile& x) 
   if (op.weights.dtype == DType::kQ4_1) {
     TileQ4_1<N>(reinterpret_cast<const PanelBlockQ4_1*>(w), groups, x, acc);
   } else if (op.weights.dtype == DType::kQ8_0) {
-    TileQ8_0<N>(reinterpret_cast<const PanelBlockQ8_0*>(w), groups, x, acc);
+    TileQ8_0<N>(PanelQ8_0At(w, groups), groups, x, acc);
   } else {
     TileF32<N>(reinterpret_cast<const float*>(w), x.columns, x, acc);
   }
@@ -240,60 +219,84 @@ Tile TileAt(const Activations& a, int64_t tile) {
               a.scale + at,
               a.scaled_sum + at,
               a.sum + at,
-              a.values + tile * kTileColumns * a.columns,
+              a.values + tile * kTileColumns * a.value_stride,
+              a.value_stride,
               a.columns,
               tile == 0};
 }
 
 // ---- second planes of wide groups
 
-HR_KERNEL_INLINE __m512 RestQ4_1(const PanelBlockQ4_1& block, const __m512i* low, const __m512i* high,
-                                 const Activations& a, int64_t at, __m512 acc) {
-  const int8_t* q = a.rest_quants + at * kGroup;
-  __m512i even = _mm512_setzero_si512(), odd = even;
-  HR_UNROLL for (int line = 0; line < 4; ++line) {
-    even = _mm512_dpbusd_epi32(even, low[line], Splat4(q + line * 4));
-    odd = _mm512_dpbusd_epi32(odd, high[line], Splat4(q + 16 + line * 4));
-  }
-  acc = _mm512_fmadd_ps(LoadHalves(block.min), _mm512_set1_ps(a.rest_scaled_sum[at]), acc);
-  const __m512 scale = _mm512_mul_ps(LoadHalves(block.scale), _mm512_set1_ps(a.rest_scale[at]));
-  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(even, odd)), scale, acc);
-}
-
-HR_KERNEL_INLINE __m512 RestQ8_0(const PanelBlockQ8_0& block, const Activations& a, int64_t at, __m512 acc) {
-  const int8_t* q = a.rest_quants + at * kGroup;
-  __m512i even = _mm512_set1_epi32(-128 * a.rest_sum[at]), odd = _mm512_setzero_si512();
-  HR_UNROLL for (int line = 0; line < 8; line += 2) {
-    even = _mm512_dpbusd_epi32(even, _mm512_loadu_si512(block.quants[line]), Splat4(q + line * 4));
-    odd = _mm512_dpbusd_epi32(odd, _mm512_loadu_si512(block.quants[line + 1]), Splat4(q + line * 4 + 4));
-  }
-  const __m512 scale = _mm512_mul_ps(LoadHalves(block.scale), _mm512_set1_ps(a.rest_scale[at]));
-  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(even, odd)), scale, acc);
-}
-
-// Adds one group's entries [begin, end) to the rows' sums.
-HR_KERNEL_INLINE void AddRestGroup(const PackedMatrix& w, const std::byte* panel, int64_t g, const Activations& a,
-                                   int32_t begin, int32_t end, int64_t first_row, float (*rest)[kPanelRows]) {
-  if (w.dtype == DType::kQ8_0) {
-    const PanelBlockQ8_0& block = reinterpret_cast<const PanelBlockQ8_0*>(panel)[g];
-    for (int32_t e = begin; e < end; ++e) {
-      float* acc = rest[a.wide_row[e] - first_row];
-      _mm512_store_ps(acc, RestQ8_0(block, a, a.wide_index[e], _mm512_load_ps(acc)));
-    }
-    return;
-  }
-  const PanelBlockQ4_1& block = reinterpret_cast<const PanelBlockQ4_1*>(panel)[g];
-  const __m512i low_mask = _mm512_set1_epi8(15);
+// One group's weights in registers and N entries of it, added to their rows' sums.
+struct RestQ4_1 {
   __m512i low[4], high[4];
-  HR_UNROLL for (int line = 0; line < 4; ++line) {
-    const __m512i both = _mm512_loadu_si512(block.quants[line]);
-    low[line] = _mm512_and_si512(both, low_mask);
-    high[line] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask);
+  __m512 scale, min;
+
+  HR_KERNEL_INLINE explicit RestQ4_1(const PanelBlockQ4_1& block) {
+    const __m512i low_mask = _mm512_set1_epi8(15);
+    HR_UNROLL for (int line = 0; line < 4; ++line) {
+      const __m512i both = _mm512_loadu_si512(block.quants[line]);
+      low[line] = _mm512_and_si512(both, low_mask);
+      high[line] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask);
+    }
+    scale = LoadHalves(block.scale);
+    min = LoadHalves(block.min);
   }
-  for (int32_t e = begin; e < end; ++e) {
-    float* acc = rest[a.wide_row[e] - first_row];
-    _mm512_store_ps(acc, RestQ4_1(block, low, high, a, a.wide_index[e], _mm512_load_ps(acc)));
+
+  template <int N>
+  HR_KERNEL_INLINE void Add(const Activations& a, int64_t e, int64_t first_row, float (*rest)[kPanelRows]) const {
+    const int8_t* q = a.rest_quants + e * kGroup;
+    __m512i even[N], odd[N];
+    HR_UNROLL for (int n = 0; n < N; ++n) even[n] = odd[n] = _mm512_setzero_si512();
+    HR_UNROLL for (int line = 0; line < 4; ++line) {
+      HR_UNROLL for (int n = 0; n < N; ++n) {
+        even[n] = _mm512_dpbusd_epi32(even[n], low[line], Splat4(q + n * kGroup + line * 4));
+        odd[n] = _mm512_dpbusd_epi32(odd[n], high[line], Splat4(q + n * kGroup + 16 + line * 4));
+      }
+    }
+    HR_UNROLL for (int n = 0; n < N; ++n) {
+      float* sum = rest[a.rest_row[e + n] - first_row];
+      const __m512 acc = _mm512_fmadd_ps(min, _mm512_set1_ps(a.rest_scaled_sum[e + n]), _mm512_load_ps(sum));
+      const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(a.rest_scale[e + n]));
+      _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(even[n], odd[n])), factor, acc));
+    }
   }
+};
+
+struct RestQ8_0 {
+  __m512i quants[8];
+  __m512 scale;
+
+  HR_KERNEL_INLINE RestQ8_0(const PanelQ8_0& panel, int64_t g) {
+    HR_UNROLL for (int line = 0; line < 8; ++line) quants[line] = _mm512_loadu_si512(panel.quants[g][line]);
+    scale = LoadHalves(panel.scale[g]);
+  }
+
+  template <int N>
+  HR_KERNEL_INLINE void Add(const Activations& a, int64_t e, int64_t first_row, float (*rest)[kPanelRows]) const {
+    const int8_t* q = a.rest_quants + e * kGroup;
+    __m512i dot[N];
+    HR_UNROLL for (int n = 0; n < N; ++n) dot[n] = _mm512_set1_epi32(-128 * a.rest_sum[e + n]);
+    HR_UNROLL for (int line = 0; line < 8; ++line) {
+      HR_UNROLL for (int n = 0; n < N; ++n) {
+        dot[n] = _mm512_dpbusd_epi32(dot[n], quants[line], Splat4(q + n * kGroup + line * 4));
+      }
+    }
+    HR_UNROLL for (int n = 0; n < N; ++n) {
+      float* sum = rest[a.rest_row[e + n] - first_row];
+      const __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(a.rest_scale[e + n]));
+      _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[n]), factor, _mm512_load_ps(sum)));
+    }
+  }
+};
+
+// Four entries at a time: their chains hide the latency of the dot product.
+template <typename Rest>
+HR_KERNEL_INLINE void AddRestGroup(const Rest& weights, const Activations& a, int64_t begin, int64_t end,
+                                   int64_t first_row, float (*rest)[kPanelRows]) {
+  int64_t e = begin;
+  for (; e + 4 <= end; e += 4) weights.template Add<4>(a, e, first_row, rest);
+  for (; e < end; ++e) weights.template Add<1>(a, e, first_row, rest);
 }
 
 // Adds the rest of one chunk of rows to what the tiles of this panel have stored.
@@ -304,9 +307,15 @@ void AddRest(const MatMul& op, int64_t panel, int64_t chunk) {
   const int64_t rows = a.rows - first_row < kWideChunkRows ? a.rows - first_row : kWideChunkRows;
   for (int64_t r = 0; r < rows; ++r) _mm512_store_ps(rest[r], _mm512_setzero_ps());
   const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
-  const int32_t* starts = a.wide_first + chunk * (groups + 1);
+  const int32_t* starts = a.rest_first + chunk * (groups + 1);
   for (int64_t g = 0; g < groups; ++g) {
-    if (starts[g] != starts[g + 1]) AddRestGroup(op.weights, w, g, a, starts[g], starts[g + 1], first_row, rest);
+    const int64_t begin = starts[g], end = starts[g + 1];
+    if (begin == end) continue;
+    if (op.weights.dtype == DType::kQ4_1) {
+      AddRestGroup(RestQ4_1(reinterpret_cast<const PanelBlockQ4_1*>(w)[g]), a, begin, end, first_row, rest);
+    } else {
+      AddRestGroup(RestQ8_0(PanelQ8_0At(w, groups), g), a, begin, end, first_row, rest);
+    }
   }
   const __mmask16 mask = Mask(op.weights.rows - panel * kPanelRows);
   for (int64_t r = 0; r < rows; ++r) {
@@ -410,149 +419,11 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
   }
 }
 
-// ---- attention -----------------------------------------------------------------------------------------------------
-
-// Probabilities of G heads over one page; q is [G][head_dim], scaled; p is [G][64]; m and l per head.
-template <int G>
-void PageSoftmax(const float* q, int head_dim, const uint16_t* k_page, int valid, float* p, float* m, float* l) {
-  __m512 score[G][4];
-  HR_UNROLL for (int h = 0; h < G; ++h) { HR_UNROLL for (int j = 0; j < 4; ++j) score[h][j] = _mm512_setzero_ps(); }
-  for (int d = 0; d < head_dim; ++d) {
-    const uint16_t* k = k_page + d * kPageTokens;
-    const __m512 k0 = LoadHalves(k), k1 = LoadHalves(k + 16), k2 = LoadHalves(k + 32), k3 = LoadHalves(k + 48);
-    HR_UNROLL for (int h = 0; h < G; ++h) {
-      const __m512 x = _mm512_set1_ps(q[h * head_dim + d]);
-      score[h][0] = _mm512_fmadd_ps(x, k0, score[h][0]);
-      score[h][1] = _mm512_fmadd_ps(x, k1, score[h][1]);
-      score[h][2] = _mm512_fmadd_ps(x, k2, score[h][2]);
-      score[h][3] = _mm512_fmadd_ps(x, k3, score[h][3]);
-    }
-  }
-  const __m512 lowest = _mm512_set1_ps(-3.402823466e38f);
-  HR_UNROLL for (int h = 0; h < G; ++h) {
-    __m512 top = lowest;
-    HR_UNROLL for (int j = 0; j < 4; ++j) top =
-        _mm512_mask_max_ps(top, Mask(valid > 16 * j ? valid - 16 * j : 0), top, score[h][j]);
-    m[h] = _mm512_reduce_max_ps(top);
-    __m512 sum = _mm512_setzero_ps();
-    HR_UNROLL for (int j = 0; j < 4; ++j) {
-      const __mmask16 mask = Mask(valid > 16 * j ? valid - 16 * j : 0);
-      const __m512 e = _mm512_maskz_mov_ps(mask, Exp16(_mm512_sub_ps(score[h][j], _mm512_set1_ps(m[h]))));
-      _mm512_storeu_ps(p + h * kPageTokens + 16 * j, e);
-      sum = j == 0 ? e : _mm512_add_ps(sum, e);
-    }
-    l[h] = Tree(sum);
-  }
-}
-
-// Adds the page's output for 16 * C elements starting at d0 of G heads to the running states.
-template <int G, int C>
-HR_KERNEL_INLINE void PageValues(const float* p, const uint16_t* v_page, int head_dim, int d0, int valid, bool first,
-                                 const float* a, const float* b, float* states, int64_t state_stride) {
-  __m512 o[G][C];
-  HR_UNROLL for (int h = 0; h < G; ++h) { HR_UNROLL for (int c = 0; c < C; ++c) o[h][c] = _mm512_setzero_ps(); }
-  for (int t = 0; t < valid; ++t) {
-    const uint16_t* v = v_page + t * head_dim + d0;
-    __m512 values[C];
-    HR_UNROLL for (int c = 0; c < C; ++c) values[c] = LoadHalves(v + 16 * c);
-    HR_UNROLL for (int h = 0; h < G; ++h) {
-      const __m512 weight = _mm512_set1_ps(p[h * kPageTokens + t]);
-      HR_UNROLL for (int c = 0; c < C; ++c) o[h][c] = _mm512_fmadd_ps(weight, values[c], o[h][c]);
-    }
-  }
-  HR_UNROLL for (int h = 0; h < G; ++h) {
-    float* run = states + h * state_stride + 16 + d0;
-    HR_UNROLL for (int c = 0; c < C; ++c) {
-      __m512 merged = o[h][c];
-      if (!first) {
-        merged = _mm512_fmadd_ps(_mm512_loadu_ps(run + 16 * c), _mm512_set1_ps(a[h]),
-                                 _mm512_mul_ps(merged, _mm512_set1_ps(b[h])));
-      }
-      _mm512_storeu_ps(run + 16 * c, merged);
-    }
-  }
-}
-
-template <int G>
-void AttendPage(const Attention& op, const float* q, float* states, int64_t page, int valid, float* p) {
-  const int64_t at = op.block_table[page] * op.block_stride, stride = op.head_dim + 16;
-  float m[G], l[G], a[G], b[G];
-  PageSoftmax<G>(q, op.head_dim, op.k_pages + at, valid, p, m, l);
-  const bool first = page == 0;
-  HR_UNROLL for (int h = 0; h < G; ++h) {
-    float* state = states + h * stride;
-    if (first) {
-      state[0] = m[h];
-      state[1] = l[h];
-      continue;
-    }
-    const float top = m[h] > state[0] ? m[h] : state[0];
-    a[h] = CanonicalExp(state[0] - top);
-    b[h] = CanonicalExp(m[h] - top);
-    state[0] = top;
-    state[1] = FusedMulAdd(state[1], a[h], l[h] * b[h]);
-  }
-  int d = 0;
-  for (; d + 64 <= op.head_dim; d += 64)
-    PageValues<G, 4>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
-  for (; d < op.head_dim; d += 16)
-    PageValues<G, 1>(p, op.v_pages + at, op.head_dim, d, valid, first, a, b, states, stride);
-}
-
-void AttendRow(const Attention& op, const float* q, float* states, int64_t page, int valid, float* p) {
-  const int64_t stride = op.head_dim + 16;
-  int h = 0;
-  for (; h + 4 <= op.group_heads; h += 4) AttendPage<4>(op, q + h * op.head_dim, states + h * stride, page, valid, p);
-  q += h * op.head_dim;
-  states += h * stride;
-  switch (op.group_heads - h) {
-    case 3:
-      return AttendPage<3>(op, q, states, page, valid, p);
-    case 2:
-      return AttendPage<2>(op, q, states, page, valid, p);
-    case 1:
-      return AttendPage<1>(op, q, states, page, valid, p);
-    default:
-      return;
-  }
-}
-
-void Attend(const Attention& op) {
-  const int64_t heads = op.group_heads, q_floats = heads * op.head_dim, state_floats = heads * (op.head_dim + 16);
-  float* q = op.scratch;
-  float* states = q + kAttentionRowsMax * q_floats;
-  float* p = states + kAttentionRowsMax * state_floats;
-  const __m512 scale = _mm512_set1_ps(op.softmax_scale);
-  for (int r = 0; r < op.rows; ++r) {
-    const float* from = op.queries + r * op.query_stride;
-    for (int64_t i = 0; i < q_floats; i += 16)
-      _mm512_storeu_ps(q + r * q_floats + i, _mm512_mul_ps(_mm512_loadu_ps(from + i), scale));
-  }
-  const int64_t tokens = op.first_position + op.rows;
-  for (int64_t page = 0; page * kPageTokens < tokens; ++page) {
-    for (int r = 0; r < op.rows; ++r) {
-      const int64_t left = op.first_position + r + 1 - page * kPageTokens;
-      if (left <= 0) continue;
-      AttendRow(op, q + r * q_floats, states + r * state_floats, page,
-                static_cast<int>(left < kPageTokens ? left : kPageTokens), p);
-    }
-  }
-  for (int r = 0; r < op.rows; ++r) {
-    for (int64_t h = 0; h < heads; ++h) {
-      const float* state = states + r * state_floats + h * (op.head_dim + 16);
-      float* out = op.out + r * op.out_stride + h * op.head_dim;
-      const __m512 sum = _mm512_set1_ps(state[1]);
-      for (int d = 0; d < op.head_dim; d += 16)
-        _mm512_storeu_ps(out + d, _mm512_div_ps(_mm512_loadu_ps(state + 16 + d), sum));
-    }
-  }
-}
-
 }  // namespace
 
 const KernelTable& Avx512Kernels() {
-  static constexpr KernelTable kTable{"avx512", QuantizeRow, MatMulPanels, RmsNorm, SiluMul,
-                                      Attend,   StoreKv,     RowMax,       ExpRow};
+  static constexpr KernelTable kTable{"avx512", QuantizeRow,  QuantizeRest, MatMulPanels, RmsNorm,
+                                      SiluMul,  Avx512Attend, StoreKv,      RowMax,       ExpRow};
   return kTable;
 }
 

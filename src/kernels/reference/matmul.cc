@@ -115,9 +115,9 @@ WeightGroup UnpackPanelGroup(const PackedMatrix& w, const std::byte* panel, int 
       g.quants[i] = static_cast<int8_t>(i < 16 ? byte & 15 : byte >> 4);
     }
   } else {
-    const auto& block = reinterpret_cast<const PanelBlockQ8_0*>(panel)[group];
-    g.scale = HalfToFloat(block.scale[lane]);
-    for (int i = 0; i < kGroup; ++i) g.quants[i] = static_cast<int8_t>(block.quants[i / 4][lane * 4 + i % 4] - 128);
+    const PanelQ8_0 p = PanelQ8_0At(panel, w.columns / kGroup);
+    g.scale = HalfToFloat(p.scale[group][lane]);
+    for (int i = 0; i < kGroup; ++i) g.quants[i] = static_cast<int8_t>(p.quants[group][i / 4][lane * 4 + i % 4] - 128);
   }
   return g;
 }
@@ -136,6 +136,12 @@ float AddGroup(const WeightGroup& w, const int8_t* quants, float scale, float sc
   return FusedMulAdd(static_cast<float>(sum), w.scale * scale, acc);
 }
 
+int64_t RestEntry(const Activations& x, int64_t row, int64_t group) {
+  int64_t entry = x.rest_first[row / kWideChunkRows * (x.groups() + 1) + group];
+  while (x.rest_row[entry] != row) ++entry;
+  return entry;
+}
+
 void QuantisedRow(const MatMul& op, const std::byte* panel, int lane, int64_t r) {
   const PackedMatrix& w = op.weights;
   const Activations& x = op.activations;
@@ -147,7 +153,8 @@ void QuantisedRow(const MatMul& op, const std::byte* panel, int lane, int64_t r)
       const int64_t at = x.GroupIndex(m, g);
       acc = AddGroup(group, x.quants + at * kGroup, x.scale[at], x.scaled_sum[at], acc);
       if (x.wide[m * x.groups() + g] != 0) {
-        rest = AddGroup(group, x.rest_quants + at * kGroup, x.rest_scale[at], x.rest_scaled_sum[at], rest);
+        const int64_t e = RestEntry(x, m, g);
+        rest = AddGroup(group, x.rest_quants + e * kGroup, x.rest_scale[e], x.rest_scaled_sum[e], rest);
       }
     }
     StoreOne(op, m, r, acc);
@@ -164,7 +171,7 @@ float FloatWeight(const PackedMatrix& w, const std::byte* panel, int lane, int64
 void FloatRow(const MatMul& op, const std::byte* panel, int lane, int64_t r) {
   const PackedMatrix& w = op.weights;
   for (int64_t m = 0; m < op.activations.rows; ++m) {
-    const float* x = op.activations.values + m * op.activations.columns;
+    const float* x = op.activations.values + m * op.activations.value_stride;
     float acc = 0;
     for (int64_t k = 0; k < w.columns; ++k) acc = FusedMulAdd(FloatWeight(w, panel, lane, k), x[k], acc);
     StoreOne(op, m, r, acc);

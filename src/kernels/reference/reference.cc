@@ -19,24 +19,27 @@ float LargestMagnitude(const float* x) {
   return largest;
 }
 
-// The second plane of a wide group: x - scale * q, in steps of scale / 254.
-void QuantizeRest(const Activations& a, const float* x, int64_t at, float inverse) {
-  const float inverse_rest = inverse * 254.0f;
+// What the first plane leaves over, x - scale * q, in steps of scale / 254.
+void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entry) {
+  const float* x = a.values + row * a.value_stride + group * kGroup;
+  const int64_t at = a.GroupIndex(row, group);
+  const float largest = LargestMagnitude(x);
+  const float inverse_rest = (largest > 0 ? 127.0f / largest : 0.0f) * 254.0f;
   int32_t sum = 0;
   for (int i = 0; i < kGroup; ++i) {
     const float rest = FusedMulAdd(-static_cast<float>(a.quants[at * kGroup + i]), a.scale[at], x[i]);
     const float q = RoundToEven(rest * inverse_rest);
     const auto clamped = static_cast<int32_t>(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
-    a.rest_quants[at * kGroup + i] = static_cast<int8_t>(clamped);
+    a.rest_quants[entry * kGroup + i] = static_cast<int8_t>(clamped);
     sum += clamped;
   }
-  a.rest_scale[at] = a.scale[at] / 254.0f;
-  a.rest_sum[at] = sum;
-  a.rest_scaled_sum[at] = a.rest_scale[at] * static_cast<float>(sum);
+  a.rest_scale[entry] = a.scale[at] / 254.0f;
+  a.rest_sum[entry] = sum;
+  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
 }
 
 void QuantizeRow(const Activations& a, int64_t row) {
-  const float* x = a.values + row * a.columns;
+  const float* x = a.values + row * a.value_stride;
   float squares = 0;
   for (int64_t g = 0; g < a.groups(); ++g) {
     const float largest = LargestMagnitude(x + g * kGroup);
@@ -57,9 +60,7 @@ void QuantizeRow(const Activations& a, int64_t row) {
     a.scale[at] = largest / 127.0f;
     a.sum[at] = sum;
     a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum);
-    const bool wide = largest * largest > threshold;
-    a.wide[row * a.groups() + g] = wide;
-    if (wide) QuantizeRest(a, x, at, inverse);
+    a.wide[row * a.groups() + g] = largest * largest > threshold;
   }
 }
 
@@ -157,8 +158,8 @@ void Attend(const Attention& op) {
 }  // namespace
 
 const KernelTable& ReferenceKernels() {
-  static constexpr KernelTable kTable{"reference", QuantizeRow, ReferenceMatMul, RmsNorm, SiluMul,
-                                      Attend,      StoreKv,     RowMax,          ExpRow};
+  static constexpr KernelTable kTable{"reference", QuantizeRow, QuantizeRest, ReferenceMatMul, RmsNorm,
+                                      SiluMul,     Attend,      StoreKv,      RowMax,          ExpRow};
   return kTable;
 }
 

@@ -1,0 +1,269 @@
+// AMX matrix product: the integer dots of a tile of activation rows and two panels come from TDPBSUD, the float part is
+// that of avx512/, operation by operation. Everything else is avx512/'s. Intrinsics and plain structs only.
+#include <immintrin.h>
+
+#include "kernels/avx512/lanes.h"
+#include "kernels/kernel_table.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kPanels = 2;        // panels of one pass: they share the loads of the activations
+constexpr int kBlockGroups = 24;  // groups whose weights wait unpacked in the first-level cache (24 KiB for two panels)
+constexpr int kRestBatch = kTileColumns;
+// Below it the dot products of avx512/ are faster: a tile costs its configuration and a trip through memory.
+constexpr int64_t kAmxRowsMin = 24;
+
+// Tile registers. 0-2: a full tile of activation rows and its dots with two panels; 3-5: the last, narrower one; 6, 7:
+// 32 columns of two panels. The intrinsics want literals.
+#define HR_TILES_FULL 0, 1, 2
+#define HR_TILES_LAST 3, 4, 5
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+struct Scratch {
+  alignas(64) uint8_t weights[kPanels][kBlockGroups][8][64];
+  alignas(64) float scale[kBlockGroups][kPanels][kPanelRows];
+  alignas(64) float min[kBlockGroups][kPanels][kPanelRows];
+  alignas(64) int32_t dots[2][kPanels][kTileColumns][kPanelRows];
+  alignas(64) float sums[kWideChunkRows][kPanels][kPanelRows];
+  alignas(64) float rest[kWideChunkRows][kPanels][kPanelRows];
+};
+
+// Groups [first, first + count) of two panels as the dot product reads them.
+struct WeightBlock {
+  const uint8_t* lines[kPanels];  // [group][8][64]
+  int64_t first;
+  int count;
+};
+
+// Rows of activations with their scalars, at the block's first group.
+struct Rows {
+  const int8_t* quants;
+  const float* scale;
+  const float* scaled_sum;
+  const int32_t* sum;
+};
+
+void Configure(int last_width) {
+  TileConfig config;
+  const auto set = [&](int tile, int rows, int row_bytes) {
+    config.rows[tile] = static_cast<uint8_t>(rows);
+    config.row_bytes[tile] = static_cast<uint16_t>(row_bytes);
+  };
+  for (int base : {0, 3}) {
+    const int rows = base == 0 ? kTileColumns : last_width;
+    set(base, rows, kGroup);
+    set(base + 1, rows, 64);
+    set(base + 2, rows, 64);
+  }
+  set(6, kGroup / 4, 64);
+  set(7, kGroup / 4, 64);
+  _tile_loadconfig(&config);
+}
+
+// dots[panel][row][lane] of one group. Q8_0's weights are 128 too large here.
+#define HR_DOTS(a, c0, c1)                     \
+  do {                                         \
+    _tile_zero(c0);                            \
+    _tile_zero(c1);                            \
+    _tile_loadd(a, quants, kGroup);            \
+    _tile_loadd(6, w0, 64);                    \
+    _tile_loadd(7, w1, 64);                    \
+    _tile_dpbsud(c0, a, 6);                    \
+    _tile_dpbsud(c1, a, 7);                    \
+    _tile_stored(c0, dots[0], 4 * kPanelRows); \
+    _tile_stored(c1, dots[1], 4 * kPanelRows); \
+  } while (false)
+#define HR_DOTS_IN(tiles) HR_DOTS_EXPAND(HR_DOTS, tiles)
+#define HR_DOTS_EXPAND(macro, ...) macro(__VA_ARGS__)
+
+template <bool kFull>
+HR_KERNEL_INLINE void Dots(const WeightBlock& w, int g, const int8_t* quants,
+                           int32_t (*dots)[kTileColumns][kPanelRows]) {
+  const uint8_t *w0 = w.lines[0] + g * 512, *w1 = w.lines[1] + g * 512;
+  if constexpr (kFull) {
+    HR_DOTS_IN(HR_TILES_FULL);
+  } else {
+    HR_DOTS_IN(HR_TILES_LAST);
+  }
+}
+
+// acc + one group's share of a row: the float part of matmul.h.
+template <bool kQ4_1>
+HR_KERNEL_INLINE __m512 AddGroup(const int32_t* dots, __m512 scale, __m512 min, const Rows& x, int64_t at, __m512 acc) {
+  __m512i dot = _mm512_load_si512(dots);
+  if constexpr (kQ4_1) {
+    acc = _mm512_fmadd_ps(min, _mm512_set1_ps(x.scaled_sum[at]), acc);
+  } else {
+    dot = _mm512_sub_epi32(dot, _mm512_set1_epi32(128 * x.sum[at]));
+  }
+  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[at])), acc);
+}
+
+// Adds a block of groups to the sums of N rows. The float part runs one group behind the dots, so that the tile unit
+// and the vector unit work at the same time.
+template <bool kQ4_1, int N>
+void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, float (*sums)[kPanels][kPanelRows]) {
+  __m512 acc[kPanels][N];
+  HR_UNROLL for (int n = 0; n < N; ++n) {
+    acc[0][n] = _mm512_load_ps(sums[n][0]);
+    acc[1][n] = _mm512_load_ps(sums[n][1]);
+  }
+  Dots<N == kTileColumns>(w, 0, x.quants, s.dots[0]);
+  for (int g = 0; g < w.count; ++g) {
+    if (g + 1 < w.count) {
+      Dots<N == kTileColumns>(w, g + 1, x.quants + (g + 1) * N * kGroup, s.dots[(g + 1) % 2]);
+    }
+    const auto& dots = s.dots[g % 2];
+    const __m512 scale0 = _mm512_load_ps(s.scale[g][0]), scale1 = _mm512_load_ps(s.scale[g][1]);
+    const __m512 min0 = _mm512_load_ps(s.min[g][0]), min1 = _mm512_load_ps(s.min[g][1]);
+    HR_UNROLL for (int n = 0; n < N; ++n) {
+      acc[0][n] = AddGroup<kQ4_1>(dots[0][n], scale0, min0, x, g * N + n, acc[0][n]);
+      acc[1][n] = AddGroup<kQ4_1>(dots[1][n], scale1, min1, x, g * N + n, acc[1][n]);
+    }
+  }
+  HR_UNROLL for (int n = 0; n < N; ++n) {
+    _mm512_store_ps(sums[n][0], acc[0][n]);
+    _mm512_store_ps(sums[n][1], acc[1][n]);
+  }
+}
+
+using TileFn = void (*)(Scratch&, const WeightBlock&, const Rows&, float (*)[kPanels][kPanelRows]);
+template <bool kQ4_1>
+TileFn TileOf(int width) {
+  static constexpr TileFn kTiles[kTileColumns] = {AddTile<kQ4_1, 1>,  AddTile<kQ4_1, 2>,  AddTile<kQ4_1, 3>,
+                                                  AddTile<kQ4_1, 4>,  AddTile<kQ4_1, 5>,  AddTile<kQ4_1, 6>,
+                                                  AddTile<kQ4_1, 7>,  AddTile<kQ4_1, 8>,  AddTile<kQ4_1, 9>,
+                                                  AddTile<kQ4_1, 10>, AddTile<kQ4_1, 11>, AddTile<kQ4_1, 12>};
+  return kTiles[width - 1];
+}
+
+// Adds the block's second planes to their rows' sums, kRestBatch entries at a time; what a batch reads beyond its
+// entries is not used.
+template <bool kQ4_1>
+void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chunk) {
+  const int32_t* starts = a.rest_first + chunk * (a.groups() + 1) + w.first;
+  const int64_t first_row = chunk * kWideChunkRows;
+  const Rows x{a.rest_quants, a.rest_scale, a.rest_scaled_sum, a.rest_sum};
+  for (int g = 0; g < w.count; ++g) {
+    const __m512 scale0 = _mm512_load_ps(s.scale[g][0]), scale1 = _mm512_load_ps(s.scale[g][1]);
+    const __m512 min0 = _mm512_load_ps(s.min[g][0]), min1 = _mm512_load_ps(s.min[g][1]);
+    for (int64_t e = starts[g]; e < starts[g + 1]; e += kRestBatch) {
+      const int64_t end = starts[g + 1] - e < kRestBatch ? starts[g + 1] : e + kRestBatch;
+      auto& dots = s.dots[e % 2];
+      Dots<true>(w, g, x.quants + e * kGroup, dots);
+      for (int64_t i = e; i < end; ++i) {
+        float(*sums)[kPanelRows] = s.rest[a.rest_row[i] - first_row];
+        _mm512_store_ps(sums[0], AddGroup<kQ4_1>(dots[0][i - e], scale0, min0, x, i, _mm512_load_ps(sums[0])));
+        _mm512_store_ps(sums[1], AddGroup<kQ4_1>(dots[1][i - e], scale1, min1, x, i, _mm512_load_ps(sums[1])));
+      }
+    }
+  }
+}
+
+// Readies groups [first, first + count) of panels p0 and p1.
+WeightBlock UnpackBlock(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int count) {
+  WeightBlock block{{}, first, count};
+  for (int p = 0; p < kPanels; ++p) {
+    if (w.dtype == DType::kQ8_0) {
+      const PanelQ8_0 panel = PanelQ8_0At(panels[p], w.columns / kGroup);
+      block.lines[p] = panel.quants[first][0];
+      for (int g = 0; g < count; ++g) _mm512_store_ps(s.scale[g][p], LoadHalves(panel.scale[first + g]));
+      continue;
+    }
+    const __m512i low_mask = _mm512_set1_epi8(15);
+    const auto* blocks = reinterpret_cast<const PanelBlockQ4_1*>(panels[p]) + first;
+    block.lines[p] = s.weights[p][0][0];
+    for (int g = 0; g < count; ++g) {
+      HR_UNROLL for (int line = 0; line < 4; ++line) {
+        const __m512i both = _mm512_loadu_si512(blocks[g].quants[line]);
+        _mm512_store_si512(s.weights[p][g][line], _mm512_and_si512(both, low_mask));
+        _mm512_store_si512(s.weights[p][g][line + 4], _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask));
+      }
+      _mm512_store_ps(s.scale[g][p], LoadHalves(blocks[g].scale));
+      _mm512_store_ps(s.min[g][p], LoadHalves(blocks[g].min));
+    }
+  }
+  return block;
+}
+
+void StoreChunk(const Scratch& s, const MatMul& op, int64_t panel, int panels, int64_t first_row, int64_t rows) {
+  for (int p = 0; p < panels; ++p) {
+    const int64_t column = (panel + p) * kPanelRows;
+    const __mmask16 mask = Mask(op.weights.rows - column);
+    for (int64_t r = 0; r < rows; ++r) {
+      float* out = op.out + (first_row + r) * op.out_stride + column;
+      __m512 sum = _mm512_load_ps(s.sums[r][p]);
+      if (op.accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), sum);
+      if (op.activations.row_is_wide[first_row + r] != 0) sum = _mm512_add_ps(sum, _mm512_load_ps(s.rest[r][p]));
+      _mm512_mask_storeu_ps(out, mask, sum);
+    }
+  }
+}
+
+template <bool kQ4_1>
+void PanelPair(Scratch& s, const MatMul& op, int64_t panel, int panels) {
+  const Activations& a = op.activations;
+  const int64_t groups = a.groups();
+  const int64_t blocks = (groups + kBlockGroups - 1) / kBlockGroups, block_groups = (groups + blocks - 1) / blocks;
+  const std::byte* first = op.weights.data + panel * op.weights.panel_bytes;
+  const std::byte* data[kPanels] = {first, panels == 2 ? first + op.weights.panel_bytes : first};
+  WeightBlock w{};
+  for (int64_t chunk = 0; chunk < a.chunks(); ++chunk) {
+    const int64_t first_row = chunk * kWideChunkRows;
+    const int64_t rows = a.rows - first_row < kWideChunkRows ? a.rows - first_row : kWideChunkRows;
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int p = 0; p < kPanels; ++p) {
+        _mm512_store_ps(s.sums[r][p], _mm512_setzero_ps());
+        _mm512_store_ps(s.rest[r][p], _mm512_setzero_ps());
+      }
+    }
+    for (int64_t g = 0; g < groups; g += block_groups) {
+      const int64_t count = groups - g < block_groups ? groups - g : block_groups;
+      if (blocks > 1 || chunk == 0) w = UnpackBlock(s, op.weights, data, g, static_cast<int>(count));
+      for (int64_t r = 0; r < rows; r += kTileColumns) {
+        const int64_t tile = (first_row + r) / kTileColumns;
+        const int width = a.TileWidth(tile);
+        const int64_t at = tile * kTileColumns * groups + g * width;
+        TileOf<kQ4_1>(width)(s, w, {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at}, s.sums + r);
+      }
+      AddRest<kQ4_1>(s, w, a, chunk);
+    }
+    StoreChunk(s, op, panel, panels, first_row, rows);
+  }
+}
+
+void MatMulPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
+  const bool q4_1 = op.weights.dtype == DType::kQ4_1;
+  if ((!q4_1 && op.weights.dtype != DType::kQ8_0) || op.activations.rows < kAmxRowsMin) {
+    return Avx512Kernels().matmul(op, panel_begin, panel_end);
+  }
+  Scratch scratch;
+  Configure(op.activations.TileWidth(op.activations.tiles() - 1));
+  for (int64_t p = panel_begin; p < panel_end; p += kPanels) {
+    const int panels = panel_end - p < kPanels ? 1 : kPanels;
+    q4_1 ? PanelPair<true>(scratch, op, p, panels) : PanelPair<false>(scratch, op, p, panels);
+  }
+  _tile_release();
+}
+
+}  // namespace
+
+const KernelTable& AmxKernels() {
+  static const KernelTable kTable = [] {
+    KernelTable table = Avx512Kernels();
+    table.name = "amx";
+    table.matmul = MatMulPanels;
+    return table;
+  }();
+  return kTable;
+}
+
+}  // namespace headrace

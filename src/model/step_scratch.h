@@ -1,0 +1,39 @@
+// The working memory of one step: every intermediate of Forward, in one huge-page buffer. Written again by each stage.
+#pragma once
+
+#include <cstdint>
+
+#include "base/huge_buffer.h"
+#include "kernels/layout.h"
+#include "model/model_config.h"
+
+namespace headrace {
+
+// Rows of floats. The stride is a cache line longer than a row, so that a column of rows does not fall into one set of
+// the cache (a tenth of a prompt's products, measured).
+struct ScratchRows {
+  float* data = nullptr;
+  int64_t stride = 0;
+
+  float* Row(int64_t row) const { return data + row * stride; }
+};
+
+class StepScratch {
+ public:
+  // rows: of the largest step.
+  static Result<StepScratch> Allocate(const ModelConfig& config, int64_t rows, int threads);
+
+  uint64_t bytes() const { return buffer_.bytes(); }
+
+  // The int8 form of `values`, for one product at a time.
+  Activations Over(const ScratchRows& values, int64_t rows, int64_t columns) const;
+
+  ScratchRows hidden, normed, q, k, v, attended, gate, up;
+  float* attention = nullptr;  // AttentionScratchFloats of each worker
+
+ private:
+  HugeBuffer buffer_;
+  Activations activations_;
+};
+
+}  // namespace headrace
