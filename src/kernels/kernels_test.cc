@@ -68,6 +68,7 @@ struct ActivationFixture {
                        columns,
                        values.data(),
                        columns,
+                       1.0f,
                        quants.data(),
                        scale.data(),
                        scaled_sum.data(),

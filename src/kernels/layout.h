@@ -21,8 +21,7 @@
 namespace headrace {
 
 constexpr int kPanelRows = 16;
-constexpr int kGroup = 32;  // columns that share one activation scale
-constexpr float kWideRatio = 1.0f;
+constexpr int kGroup = 32;          // columns that share one activation scale
 constexpr int kWideChunkRows = 96;  // rows whose second-plane sums a kernel keeps in its first-level cache
 constexpr int kTileColumns = 12;    // activation rows ("columns" of the product) that one tile of the product holds
 
@@ -65,9 +64,9 @@ struct PackedMatrix {
 // scalars [tile][group][row].
 //
 // Wide groups. A few groups hold a row's outliers and would carry most of its rounding error. A group whose
-// max|x|^2 is more than kWideRatio times the mean of that over the row's groups gets a second int8 plane for what the
-// first leaves over (scale / 254), so that its values have 16 bits. The choice depends on the row alone. Measured on
-// SmolLM2: a fifth of the groups, and a sixth of the divergence from fp32.
+// max|x|^2 is more than wide_ratio times the mean of that over the row's groups gets a second int8 plane for what the
+// first leaves over (scale / 254), so that its values have 16 bits. The choice depends on the row alone; the ratio is
+// the model's, by what the activations are.
 //
 // The second planes of all rows lie together, by chunk of kWideChunkRows rows, by group, rows ascending. An entry is
 // one (row, group). The entries of chunk c begin at entry c * kWideChunkRows * groups, those of its group g are
@@ -77,6 +76,7 @@ struct Activations {
   int64_t columns = 0;
   const float* values = nullptr;  // [rows][value_stride], columns used
   int64_t value_stride = 0;
+  float wide_ratio = 1;
   int8_t* quants = nullptr;        // [rows * columns]
   float* scale = nullptr;          // [rows * groups]
   float* scaled_sum = nullptr;     // scale * sum of quants

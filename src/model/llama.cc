@@ -14,6 +14,12 @@ namespace {
 // delays a stage by little. At least kUnitsPerThread units a thread where the matrix has them.
 constexpr int64_t kUnitsPerThread = 4;
 
+// Activations::wide_ratio by what the product makes. Chosen on SmolLM2-135M Q4_1 (4,096 positions, KL to fp32 and
+// top-1): 1 everywhere 0.00049, 98.5 %, for 20 % more products; these 0.00068, 98.5 %, for 10 %. Left out for one
+// product at a time: q, k, v 0.00126, 97.7 %; o 0.00057, 98.6 %; gate, up 0.00112, 98.1 %; down 0.00088, 97.9 %; head
+// 0.00111, 97.8 %.
+constexpr float kWideQkv = 0.5f, kWideOutput = 4, kWideGateUp = 4, kWideDown = 2, kWideHead = 0.5f;
+
 }  // namespace
 
 LlamaModel::LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits)
@@ -53,7 +59,7 @@ void LlamaModel::Forward(ComputePool& pool, const ForwardBatch& batch, const KvP
     Embed(pool, batch);
     for (int l = 0; l < config_.layers; ++l) {
       const Layer& layer = layers_[static_cast<size_t>(l)];
-      Activations x = scratch_.Over(scratch_.normed, rows, config_.width);
+      Activations x = scratch_.Over(scratch_.normed, rows, config_.width, kWideQkv);
       NormAndQuantize(pool, layer.attention_norm, x);
       const Product qkv[] = {{&layer.q, scratch_.q.data, scratch_.q.stride, false},
                              {&layer.k, scratch_.k.data, scratch_.k.stride, false},
@@ -61,16 +67,16 @@ void LlamaModel::Forward(ComputePool& pool, const ForwardBatch& batch, const KvP
       Multiply(pool, x, qkv);
       RotateAndStore(pool, batch, kv, l);
       Attend(pool, batch, kv, l, worker);
-      x = scratch_.Over(scratch_.attended, rows, config_.q_width());
+      x = scratch_.Over(scratch_.attended, rows, config_.q_width(), kWideOutput);
       QuantizeRows(pool, x);
       const Product o[] = {{&layer.o, scratch_.hidden.data, scratch_.hidden.stride, true}};
       Multiply(pool, x, o);
-      x = scratch_.Over(scratch_.normed, rows, config_.width);
+      x = scratch_.Over(scratch_.normed, rows, config_.width, kWideGateUp);
       NormAndQuantize(pool, layer.ffn_norm, x);
       const Product gate_up[] = {{&layer.gate, scratch_.gate.data, scratch_.gate.stride, false},
                                  {&layer.up, scratch_.up.data, scratch_.up.stride, false}};
       Multiply(pool, x, gate_up);
-      x = scratch_.Over(scratch_.gate, rows, config_.ffn_width);
+      x = scratch_.Over(scratch_.gate, rows, config_.ffn_width, kWideDown);
       SwiGlu(pool, x);
       const Product down[] = {{&layer.down, scratch_.hidden.data, scratch_.hidden.stride, true}};
       Multiply(pool, x, down);
@@ -200,7 +206,7 @@ void LlamaModel::Attend(ComputePool& pool, const ForwardBatch& batch, const KvPa
 void LlamaModel::Head(ComputePool& pool, const ForwardBatch& batch, float* logits) {
   const auto wanted = static_cast<int64_t>(batch.logit_rows.size());
   if (wanted == 0) return;
-  const Activations x = scratch_.Over(scratch_.normed, wanted, config_.width);
+  const Activations x = scratch_.Over(scratch_.normed, wanted, config_.width, kWideHead);
   MakeActivations(pool, x, [&](int64_t i) {
     const int64_t row = batch.logit_rows[static_cast<size_t>(i)];
     kernels_.rms_norm(scratch_.hidden.Row(row), output_norm_, config_.norm_eps, config_.width, scratch_.normed.Row(i));

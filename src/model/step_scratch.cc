@@ -58,12 +58,13 @@ Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t row
   return s;
 }
 
-Activations StepScratch::Over(const ScratchRows& values, int64_t rows, int64_t columns) const {
+Activations StepScratch::Over(const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const {
   Activations a = activations_;
   a.rows = rows;
   a.columns = columns;
   a.values = values.data;
   a.value_stride = values.stride;
+  a.wide_ratio = wide_ratio;
   return a;
 }
 

@@ -26,7 +26,7 @@ class StepScratch {
   uint64_t bytes() const { return buffer_.bytes(); }
 
   // The int8 form of `values`, for one product at a time.
-  Activations Over(const ScratchRows& values, int64_t rows, int64_t columns) const;
+  Activations Over(const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const;
 
   ScratchRows hidden, normed, q, k, v, attended, gate, up;
   float* attention = nullptr;  // AttentionScratchFloats of each worker

@@ -13,7 +13,7 @@ namespace {
 static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 
 // Raised whenever the bits of Forward change.
-constexpr int kNumericsVersion = 1;
+constexpr int kNumericsVersion = 2;
 
 }  // namespace
 

@@ -95,47 +95,81 @@ HR_KERNEL_INLINE void Dots(const WeightBlock& w, int g, const int8_t* quants,
   }
 }
 
-// acc + one group's share of a row: the float part of matmul.h.
+// acc + a * b in place. The intrinsic leaves the compiler a choice of which operand to overwrite, and with 24 sums in
+// registers it chooses to move and spill them.
+HR_KERNEL_INLINE void AddProduct(__m512& acc, __m512 a, __m512 b) {
+  asm("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+}
+
+// Adds one group's share of a row: the float part of matmul.h.
 template <bool kQ4_1>
-HR_KERNEL_INLINE __m512 AddGroup(const int32_t* dots, __m512 scale, __m512 min, const Rows& x, int64_t at, __m512 acc) {
+HR_KERNEL_INLINE void AddGroup(const int32_t* dots, __m512 scale, __m512 min, const Rows& x, int64_t at, __m512& acc) {
   __m512i dot = _mm512_load_si512(dots);
   if constexpr (kQ4_1) {
-    acc = _mm512_fmadd_ps(min, _mm512_set1_ps(x.scaled_sum[at]), acc);
+    asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(min), "m"(x.scaled_sum[at]));
   } else {
     dot = _mm512_sub_epi32(dot, _mm512_set1_epi32(128 * x.sum[at]));
   }
-  return _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[at])), acc);
+  AddProduct(acc, _mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[at])));
+}
+
+// Where the sums of a tile of rows and two panels come from and go to.
+struct Target {
+  float (*sums)[kPanels][kPanelRows];        // between blocks of groups
+  const float (*rest)[kPanels][kPanelRows];  // second planes of the rows that have them
+  const uint8_t* row_is_wide;
+  float* out;
+  int64_t out_stride;
+  __mmask16 masks[kPanels];
+  const std::byte* ahead;  // weights of the next panels: this tile's share of their prefetch
+  int ahead_lines;
+  bool first_block, last_block, accumulate;
+};
+
+template <int N>
+HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
+  HR_UNROLL for (int n = 0; n < N; ++n) {
+    HR_UNROLL for (int p = 0; p < kPanels; ++p) {
+      float* out = to.out + n * to.out_stride + p * kPanelRows;
+      __m512 sum = acc[p][n];
+      if (to.accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(to.masks[p], out), sum);
+      if (to.row_is_wide[n] != 0) sum = _mm512_add_ps(sum, _mm512_load_ps(to.rest[n][p]));
+      _mm512_mask_storeu_ps(out, to.masks[p], sum);
+    }
+  }
 }
 
 // Adds a block of groups to the sums of N rows. The float part runs one group behind the dots, so that the tile unit
 // and the vector unit work at the same time.
 template <bool kQ4_1, int N>
-void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, float (*sums)[kPanels][kPanelRows]) {
+void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) {
   __m512 acc[kPanels][N];
+  for (int i = 0; i < to.ahead_lines; ++i) __builtin_prefetch(to.ahead + 64 * i);
   HR_UNROLL for (int n = 0; n < N; ++n) {
-    acc[0][n] = _mm512_load_ps(sums[n][0]);
-    acc[1][n] = _mm512_load_ps(sums[n][1]);
+    HR_UNROLL for (int p = 0; p < kPanels; ++p) {
+      __builtin_prefetch(to.out + n * to.out_stride + p * kPanelRows, 1);  // far apart, and written last
+      acc[p][n] = to.first_block ? _mm512_setzero_ps() : _mm512_load_ps(to.sums[n][p]);
+    }
   }
+  const auto add = [&](int g) __attribute__((always_inline)) {
+    HR_UNROLL for (int p = 0; p < kPanels; ++p) {
+      const __m512 scale = _mm512_load_ps(s.scale[g][p]), min = _mm512_load_ps(s.min[g][p]);
+      HR_UNROLL for (int n = 0; n < N; ++n) AddGroup<kQ4_1>(s.dots[g % 2][p][n], scale, min, x, g * N + n, acc[p][n]);
+    }
+  };
   Dots<N == kTileColumns>(w, 0, x.quants, s.dots[0]);
-  for (int g = 0; g < w.count; ++g) {
-    if (g + 1 < w.count) {
-      Dots<N == kTileColumns>(w, g + 1, x.quants + (g + 1) * N * kGroup, s.dots[(g + 1) % 2]);
-    }
-    const auto& dots = s.dots[g % 2];
-    const __m512 scale0 = _mm512_load_ps(s.scale[g][0]), scale1 = _mm512_load_ps(s.scale[g][1]);
-    const __m512 min0 = _mm512_load_ps(s.min[g][0]), min1 = _mm512_load_ps(s.min[g][1]);
-    HR_UNROLL for (int n = 0; n < N; ++n) {
-      acc[0][n] = AddGroup<kQ4_1>(dots[0][n], scale0, min0, x, g * N + n, acc[0][n]);
-      acc[1][n] = AddGroup<kQ4_1>(dots[1][n], scale1, min1, x, g * N + n, acc[1][n]);
-    }
+  for (int g = 0; g < w.count - 1; ++g) {
+    Dots<N == kTileColumns>(w, g + 1, x.quants + (g + 1) * N * kGroup, s.dots[(g + 1) % 2]);
+    add(g);
   }
+  add(w.count - 1);
+  if (to.last_block) return Store<N>(to, acc);
   HR_UNROLL for (int n = 0; n < N; ++n) {
-    _mm512_store_ps(sums[n][0], acc[0][n]);
-    _mm512_store_ps(sums[n][1], acc[1][n]);
+    HR_UNROLL for (int p = 0; p < kPanels; ++p) _mm512_store_ps(to.sums[n][p], acc[p][n]);
   }
 }
 
-using TileFn = void (*)(Scratch&, const WeightBlock&, const Rows&, float (*)[kPanels][kPanelRows]);
+using TileFn = void (*)(Scratch&, const WeightBlock&, const Rows&, const Target&);
 template <bool kQ4_1>
 TileFn TileOf(int width) {
   static constexpr TileFn kTiles[kTileColumns] = {AddTile<kQ4_1, 1>,  AddTile<kQ4_1, 2>,  AddTile<kQ4_1, 3>,
@@ -161,8 +195,11 @@ void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chu
       Dots<true>(w, g, x.quants + e * kGroup, dots);
       for (int64_t i = e; i < end; ++i) {
         float(*sums)[kPanelRows] = s.rest[a.rest_row[i] - first_row];
-        _mm512_store_ps(sums[0], AddGroup<kQ4_1>(dots[0][i - e], scale0, min0, x, i, _mm512_load_ps(sums[0])));
-        _mm512_store_ps(sums[1], AddGroup<kQ4_1>(dots[1][i - e], scale1, min1, x, i, _mm512_load_ps(sums[1])));
+        __m512 acc0 = _mm512_load_ps(sums[0]), acc1 = _mm512_load_ps(sums[1]);
+        AddGroup<kQ4_1>(dots[0][i - e], scale0, min0, x, i, acc0);
+        AddGroup<kQ4_1>(dots[1][i - e], scale1, min1, x, i, acc1);
+        _mm512_store_ps(sums[0], acc0);
+        _mm512_store_ps(sums[1], acc1);
       }
     }
   }
@@ -194,49 +231,56 @@ WeightBlock UnpackBlock(Scratch& s, const PackedMatrix& w, const std::byte* cons
   return block;
 }
 
-void StoreChunk(const Scratch& s, const MatMul& op, int64_t panel, int panels, int64_t first_row, int64_t rows) {
-  for (int p = 0; p < panels; ++p) {
-    const int64_t column = (panel + p) * kPanelRows;
-    const __mmask16 mask = Mask(op.weights.rows - column);
+// Rows [first_row, first_row + rows) of a chunk: the block's second planes first, then its tiles.
+template <bool kQ4_1>
+void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk, Target to) {
+  const Activations& a = op.activations;
+  const int64_t groups = a.groups(), first_row = chunk * kWideChunkRows;
+  const int64_t rows = a.rows - first_row < kWideChunkRows ? a.rows - first_row : kWideChunkRows;
+  const int32_t* starts = a.rest_first + chunk * (groups + 1);
+  if (to.first_block && starts[0] != starts[groups]) {
     for (int64_t r = 0; r < rows; ++r) {
-      float* out = op.out + (first_row + r) * op.out_stride + column;
-      __m512 sum = _mm512_load_ps(s.sums[r][p]);
-      if (op.accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), sum);
-      if (op.activations.row_is_wide[first_row + r] != 0) sum = _mm512_add_ps(sum, _mm512_load_ps(s.rest[r][p]));
-      _mm512_mask_storeu_ps(out, mask, sum);
+      for (int p = 0; p < kPanels; ++p) _mm512_store_ps(s.rest[r][p], _mm512_setzero_ps());
     }
+  }
+  AddRest<kQ4_1>(s, w, a, chunk);
+  for (int64_t r = 0; r < rows; r += kTileColumns) {
+    const int64_t tile = (first_row + r) / kTileColumns;
+    const int width = a.TileWidth(tile);
+    const int64_t at = tile * kTileColumns * groups + w.first * width;
+    Target rows_to = to;
+    rows_to.sums = s.sums + r;
+    rows_to.rest = s.rest + r;
+    rows_to.row_is_wide = a.row_is_wide + first_row + r;
+    rows_to.out = to.out + (first_row + r) * to.out_stride;
+    rows_to.ahead = to.ahead + tile * to.ahead_lines * 64;
+    TileOf<kQ4_1>(width)(s, w, {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at}, rows_to);
   }
 }
 
 template <bool kQ4_1>
 void PanelPair(Scratch& s, const MatMul& op, int64_t panel, int panels) {
-  const Activations& a = op.activations;
-  const int64_t groups = a.groups();
+  const int64_t groups = op.activations.groups(), left = op.weights.rows - panel * kPanelRows;
   const int64_t blocks = (groups + kBlockGroups - 1) / kBlockGroups, block_groups = (groups + blocks - 1) / blocks;
   const std::byte* first = op.weights.data + panel * op.weights.panel_bytes;
   const std::byte* data[kPanels] = {first, panels == 2 ? first + op.weights.panel_bytes : first};
+  Target to{};
+  to.out = op.out + panel * kPanelRows;
+  to.out_stride = op.out_stride;
+  to.masks[0] = Mask(left);
+  to.masks[1] = panels == 2 ? Mask(left - kPanelRows) : 0;
+  to.accumulate = op.accumulate;
+  to.ahead = first + kPanels * op.weights.panel_bytes;
+  to.ahead_lines = static_cast<int>(kPanels * op.weights.panel_bytes / (64 * op.activations.tiles()) + 1);
   WeightBlock w{};
-  for (int64_t chunk = 0; chunk < a.chunks(); ++chunk) {
-    const int64_t first_row = chunk * kWideChunkRows;
-    const int64_t rows = a.rows - first_row < kWideChunkRows ? a.rows - first_row : kWideChunkRows;
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int p = 0; p < kPanels; ++p) {
-        _mm512_store_ps(s.sums[r][p], _mm512_setzero_ps());
-        _mm512_store_ps(s.rest[r][p], _mm512_setzero_ps());
-      }
-    }
+  for (int64_t chunk = 0; chunk < op.activations.chunks(); ++chunk) {
     for (int64_t g = 0; g < groups; g += block_groups) {
       const int64_t count = groups - g < block_groups ? groups - g : block_groups;
       if (blocks > 1 || chunk == 0) w = UnpackBlock(s, op.weights, data, g, static_cast<int>(count));
-      for (int64_t r = 0; r < rows; r += kTileColumns) {
-        const int64_t tile = (first_row + r) / kTileColumns;
-        const int width = a.TileWidth(tile);
-        const int64_t at = tile * kTileColumns * groups + g * width;
-        TileOf<kQ4_1>(width)(s, w, {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at}, s.sums + r);
-      }
-      AddRest<kQ4_1>(s, w, a, chunk);
+      to.first_block = g == 0;
+      to.last_block = g + count == groups;
+      AddChunk<kQ4_1>(s, w, op, chunk, to);
     }
-    StoreChunk(s, op, panel, panels, first_row, rows);
   }
 }
 

@@ -56,7 +56,7 @@ void QuantizeRow(const Activations& a, int64_t row) {
     a.scale[a.GroupIndex(row, g)] = largest;
     squares = squares + largest * largest;
   }
-  const float threshold = kWideRatio * squares / static_cast<float>(a.groups());
+  const float threshold = a.wide_ratio * squares / static_cast<float>(a.groups());
   for (int64_t g = 0; g < a.groups(); ++g, x += kGroup) {
     const int64_t at = a.GroupIndex(row, g);
     const float largest = a.scale[at];
