@@ -1,5 +1,7 @@
 #include "base/compute_pool.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/futex.h"
 
@@ -18,7 +20,7 @@ inline void SpinPause() {
 
 }  // namespace
 
-ComputePool::ComputePool(int threads) : threads_(threads) {
+ComputePool::ComputePool(int threads) : threads_(threads), claimed_(static_cast<size_t>(std::max(threads, 1))) {
   CHECK_GE(threads, 1);
   CHECK_LE(threads, kComputeThreadsMax);
   for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { WorkerMain(worker); });
@@ -51,7 +53,7 @@ void ComputePool::Barrier() {
   const uint32_t generation = generation_.load(std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(threads_)) {
     arrived_.store(0, std::memory_order_relaxed);
-    next_unit_.store(0, std::memory_order_relaxed);
+    for (Claimed& claimed : claimed_) claimed.units.store(0, std::memory_order_relaxed);
     generation_.store(generation + 1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) FutexWakeAll(generation_);
     return;

@@ -1,6 +1,7 @@
 // The threads of Forward. Run() executes one function on every worker at once (the caller is worker 0); inside, For()
-// splits a stage into units claimed from a counter, so that a preempted thread does not stall the stage, and ends with
-// a barrier. The barrier spins for kSpinTurns (about 20 us) and then sleeps; the waker makes no system call when nobody
+// splits a stage into units. Each worker owns an equal run of them and claims from it, a few at a time, on a cache line
+// of its own; one that is done takes from the others, so that a preempted thread does not stall the stage. A stage ends
+// with a barrier, which spins for kSpinTurns (about 20 us) and then sleeps; the waker makes no system call when nobody
 // sleeps (0.2 us instead of 20-30 us).
 #pragma once
 
@@ -29,12 +30,28 @@ class ComputePool {
     RunRaw(call, &fn);
   }
 
-  // Inside Run, by every worker with the same `units`: runs fn(unit) once for each unit in [0, units), then waits for
-  // all. What one stage wrote is visible to the next.
+  // Inside Run, by every worker with the same `units` and `grain`: calls fn(begin, end) for pieces of [0, units) of at
+  // most `grain` units, each unit once, then waits for all. What one stage wrote is visible to the next.
   template <typename Fn>
-  void For(int64_t units, Fn&& fn) {
-    for (int64_t unit; (unit = next_unit_.fetch_add(1, std::memory_order_relaxed)) < units;) fn(unit);
+  void ForRanges(int worker, int64_t units, int64_t grain, Fn&& fn) {
+    for (int i = 0; i < threads_; ++i) {
+      const int owner = worker + i < threads_ ? worker + i : worker + i - threads_;
+      const int64_t first = units * owner / threads_, end = units * (owner + 1) / threads_;
+      std::atomic<int64_t>& claimed = claimed_[static_cast<size_t>(owner)].units;
+      // Looked at before it is claimed: a line that others have finished with stays shared.
+      while (claimed.load(std::memory_order_relaxed) < end - first) {
+        const int64_t begin = first + claimed.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= end) break;
+        fn(begin, begin + grain < end ? begin + grain : end);
+      }
+    }
     Barrier();
+  }
+
+  // The same one unit at a time: fn(unit).
+  template <typename Fn>
+  void For(int worker, int64_t units, Fn&& fn) {
+    ForRanges(worker, units, 1, [&](int64_t begin, int64_t) { fn(begin); });
   }
 
   // Inside Run, by every worker.
@@ -50,7 +67,10 @@ class ComputePool {
   Call call_ = nullptr;
   void* arg_ = nullptr;
   bool stop_ = false;
-  alignas(64) std::atomic<int64_t> next_unit_{0};
+  struct alignas(64) Claimed {
+    std::atomic<int64_t> units{0};  // of this worker's run, since the last barrier
+  };
+  std::vector<Claimed> claimed_;
   alignas(64) std::atomic<uint32_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> generation_{0};
   alignas(64) std::atomic<uint32_t> sleepers_{0};

@@ -13,18 +13,40 @@ TEST(ComputePoolTest, EveryUnitRunsOnceAndStagesAreOrdered) {
   for (int threads : {1, 2, 3, 5}) {
     ComputePool pool(threads);
     for (int round = 0; round < 50; ++round) {
-      std::vector<int> first(97), second(31);
-      pool.Run([&](int) {
-        pool.For(97, [&](int64_t unit) { first[static_cast<size_t>(unit)] += 1; });
-        pool.For(31, [&](int64_t unit) {
+      std::vector<int> first(97), second(31), third(41);
+      pool.Run([&](int worker) {
+        pool.For(worker, 97, [&](int64_t unit) { first[static_cast<size_t>(unit)] += 1; });
+        pool.For(worker, 31, [&](int64_t unit) {
           second[static_cast<size_t>(unit)] = std::accumulate(first.begin(), first.end(), 0);
         });
-        pool.For(0, [&](int64_t) { FAIL(); });
+        pool.For(worker, 0, [&](int64_t) { FAIL(); });
+        pool.ForRanges(worker, 41, 4, [&](int64_t begin, int64_t end) {
+          EXPECT_LE(end - begin, 4);
+          for (int64_t unit = begin; unit < end; ++unit) third[static_cast<size_t>(unit)] += 1;
+        });
       });
       for (int count : first) ASSERT_EQ(count, 1);
       for (int seen : second) ASSERT_EQ(seen, 97);
+      for (int count : third) ASSERT_EQ(count, 1);
     }
   }
+}
+
+TEST(ComputePoolTest, AFinishedWorkerTakesUnitsFromTheOthers) {
+  ComputePool pool(2);
+  std::vector<int> runner(64, -1);
+  std::atomic<int64_t> done{0};
+  pool.Run([&](int worker) {
+    pool.For(worker, 64, [&](int64_t unit) {
+      runner[static_cast<size_t>(unit)] = worker;
+      // The first unit of worker 0's run ends only when all the others have run: the other worker must take them.
+      if (unit == 0) {
+        while (done.load() < 63) std::this_thread::yield();
+      }
+      done.fetch_add(1);
+    });
+  });
+  EXPECT_NE(runner[31], runner[0]);
 }
 
 TEST(ComputePoolTest, SleepingWorkersWakeUp) {

@@ -10,9 +10,15 @@
 namespace headrace {
 namespace {
 
-// A work unit of a product: long enough that claiming it (0.1 us) costs nothing, short enough that a preempted thread
-// delays a stage by little. At least kUnitsPerThread units a thread where the matrix has them.
-constexpr int64_t kUnitsPerThread = 4;
+// Panels are multiplied two at a time. A claim is as many pairs as take about kClaimNs: long beside the claim (20 ns),
+// short beside what a preempted thread would hold up. A pair's time, roughly, on the slower of the machines measured:
+constexpr int64_t kClaimNs = 4000;
+constexpr int64_t PairNs(int64_t rows, int64_t groups) { return groups * (30 + 4 * rows); }
+
+// Rows that every worker quantises for itself.
+constexpr int64_t kOwnRowsMax = kTileColumns;
+// Rows of one claim where rows are cheap and share no cache line.
+constexpr int64_t kEmbedRows = 16;
 
 // Activations::wide_ratio by what the product makes. Chosen on SmolLM2-135M Q4_1 (4,096 positions, KL to fp32 and
 // top-1): 1 everywhere 0.00049, 98.5 %, for 20 % more products; these 0.00068, 98.5 %, for 10 %. Left out for one
@@ -26,9 +32,8 @@ LlamaModel::LlamaModel(const ModelConfig& config, const KernelTable& kernels, co
     : config_(config), kernels_(kernels), limits_(limits) {}
 
 Status LlamaModel::AllocateScratch(int threads) {
-  HR_ASSIGN_OR_RETURN(scratch_, StepScratch::Allocate(config_, limits_.rows_max, threads));
-  row_span_.resize(static_cast<size_t>(limits_.rows_max));
-  attention_units_.reserve(static_cast<size_t>(limits_.rows_max));
+  HR_ASSIGN_OR_RETURN(scratch_, StepScratch::Allocate(config_, limits_.rows_max, kOwnRowsMax, threads));
+  for (auto* runs : {&attention_runs_, &store_runs_}) runs->reserve(static_cast<size_t>(limits_.rows_max));
   return {};
 }
 
@@ -54,165 +59,187 @@ void LlamaModel::FillRopeTable(const std::vector<float>& factors) {
 
 void LlamaModel::Forward(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, float* logits) {
   PrepareStep(batch);
-  const auto rows = static_cast<int64_t>(batch.token_ids.size());
   pool.Run([&](int worker) {
-    Embed(pool, batch);
-    for (int l = 0; l < config_.layers; ++l) {
-      const Layer& layer = layers_[static_cast<size_t>(l)];
-      Activations x = scratch_.Over(scratch_.normed, rows, config_.width, kWideQkv);
-      NormAndQuantize(pool, layer.attention_norm, x);
-      const Product qkv[] = {{&layer.q, scratch_.q.data, scratch_.q.stride, false},
-                             {&layer.k, scratch_.k.data, scratch_.k.stride, false},
-                             {&layer.v, scratch_.v.data, scratch_.v.stride, false}};
-      Multiply(pool, x, qkv);
-      RotateAndStore(pool, batch, kv, l);
-      Attend(pool, batch, kv, l, worker);
-      x = scratch_.Over(scratch_.attended, rows, config_.q_width(), kWideOutput);
-      QuantizeRows(pool, x);
-      const Product o[] = {{&layer.o, scratch_.hidden.data, scratch_.hidden.stride, true}};
-      Multiply(pool, x, o);
-      x = scratch_.Over(scratch_.normed, rows, config_.width, kWideGateUp);
-      NormAndQuantize(pool, layer.ffn_norm, x);
-      const Product gate_up[] = {{&layer.gate, scratch_.gate.data, scratch_.gate.stride, false},
-                                 {&layer.up, scratch_.up.data, scratch_.up.stride, false}};
-      Multiply(pool, x, gate_up);
-      x = scratch_.Over(scratch_.gate, rows, config_.ffn_width, kWideDown);
-      SwiGlu(pool, x);
-      const Product down[] = {{&layer.down, scratch_.hidden.data, scratch_.hidden.stride, true}};
-      Multiply(pool, x, down);
-    }
-    Head(pool, batch, logits);
+    const Step step{pool, worker, batch, kv, static_cast<int64_t>(batch.token_ids.size())};
+    Embed(step);
+    for (int l = 0; l < config_.layers; ++l) RunLayer(step, l);
+    Head(step, logits);
   });
+}
+
+void LlamaModel::RunLayer(const Step& step, int l) {
+  const Layer& layer = layers_[static_cast<size_t>(l)];
+  StepScratch& s = scratch_;
+  const Product qkv[] = {{&layer.q, s.q.data, s.q.stride, false},
+                         {&layer.k, s.k.data, s.k.stride, false},
+                         {&layer.v, s.v.data, s.v.stride, false}};
+  Multiply(step, Norm(step, layer.attention_norm, kWideQkv), qkv);
+  RotateStoreAttend(step, l);
+  const Product o[] = {{&layer.o, s.hidden.data, s.hidden.stride, true}};
+  Multiply(step,
+           MakeActivations(step, s.attended, step.rows, config_.q_width(), kWideOutput,
+                           [&](int64_t row, float* out) {
+                             if (out == s.attended.Row(row)) return;
+                             std::memcpy(out, s.attended.Row(row), static_cast<size_t>(config_.q_width()) * 4);
+                           }),
+           o);
+  const Product gate_up[] = {{&layer.gate, s.gate.data, s.gate.stride, false},
+                             {&layer.up, s.up.data, s.up.stride, false}};
+  Multiply(step, Norm(step, layer.ffn_norm, kWideGateUp), gate_up);
+  const Product down[] = {{&layer.down, s.hidden.data, s.hidden.stride, true}};
+  Multiply(step, SwiGlu(step), down);
 }
 
 void LlamaModel::PrepareStep(const ForwardBatch& batch) {
   CHECK_LE(static_cast<int64_t>(batch.token_ids.size()), limits_.rows_max);
   CHECK_LE(static_cast<int64_t>(batch.logit_rows.size()), limits_.logit_rows_max);
-  attention_units_.clear();
-  for (size_t s = 0; s < batch.spans.size(); ++s) {
-    const ForwardSpan& span = batch.spans[s];
+  attention_runs_.clear();
+  store_runs_.clear();
+  single_rows_ = true;
+  for (size_t i = 0; i < batch.spans.size(); ++i) {
+    const ForwardSpan& span = batch.spans[i];
     CHECK_LE(int64_t{span.first_position} + span.rows, limits_.context);
-    for (int32_t r = 0; r < span.rows; ++r)
-      row_span_[static_cast<size_t>(span.first_row + r)] = static_cast<int32_t>(s);
-    for (int32_t r = 0; r < span.rows; r += kAttentionRowsMax) attention_units_.push_back({static_cast<int32_t>(s), r});
+    single_rows_ = single_rows_ && span.rows == 1;
+    for (int32_t r = 0, count; r < span.rows; r += count) {
+      count = std::min(kAttentionRowsMax, span.rows - r);
+      attention_runs_.push_back({static_cast<int32_t>(i), span.first_row + r, count});
+    }
+    for (int32_t r = 0, count; r < span.rows; r += count) {
+      count = std::min(kPageTokens - (span.first_position + r) % kPageTokens, span.rows - r);
+      store_runs_.push_back({static_cast<int32_t>(i), span.first_row + r, count});
+    }
   }
 }
 
-void LlamaModel::Embed(ComputePool& pool, const ForwardBatch& batch) {
-  pool.For(static_cast<int64_t>(batch.token_ids.size()), [&](int64_t row) {
-    UnpackRow(embedding_, batch.token_ids[static_cast<size_t>(row)], scratch_.hidden.Row(row));
+void LlamaModel::Embed(const Step& step) {
+  step.pool.ForRanges(step.worker, step.rows, kEmbedRows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      UnpackRow(embedding_, step.batch.token_ids[static_cast<size_t>(row)], scratch_.hidden.Row(row));
   });
 }
 
 template <typename Make>
-void LlamaModel::MakeActivations(ComputePool& pool, const Activations& x, Make make) {
-  pool.For(x.rows, [&](int64_t row) {
-    make(row);
-    kernels_.quantize_row(x, row);
-    if (x.rows == 1) QuantizeWideGroups(kernels_, x, 0);
+Activations LlamaModel::MakeActivations(const Step& step, const ScratchRows& values, int64_t rows, int64_t columns,
+                                        float wide_ratio, Make make) {
+  if (rows <= kOwnRowsMax) {
+    const ScratchRows own = scratch_.OwnValues(step.worker);
+    const Activations x = scratch_.OwnOver(step.worker, rows, columns, wide_ratio);
+    for (int64_t row = 0; row < rows; ++row) {
+      make(row, own.Row(row));
+      kernels_.quantize_row(x, row);
+    }
+    QuantizeWideGroups(kernels_, x, 0);
+    return x;
+  }
+  // A tile's rows lie in the same cache lines: one worker writes them.
+  const Activations x = scratch_.Over(values, rows, columns, wide_ratio);
+  step.pool.For(step.worker, x.tiles(), [&](int64_t tile) {
+    for (int64_t row = tile * kTileColumns, end = row + x.TileWidth(tile); row < end; ++row) {
+      make(row, values.Row(row));
+      kernels_.quantize_row(x, row);
+    }
   });
-  if (x.rows > 1) pool.For(x.chunks(), [&](int64_t chunk) { QuantizeWideGroups(kernels_, x, chunk); });
+  step.pool.For(step.worker, x.chunks(), [&](int64_t chunk) { QuantizeWideGroups(kernels_, x, chunk); });
+  return x;
 }
 
-void LlamaModel::NormAndQuantize(ComputePool& pool, const float* weight, Activations& out) {
-  MakeActivations(pool, out, [&](int64_t row) {
-    kernels_.rms_norm(scratch_.hidden.Row(row), weight, config_.norm_eps, config_.width, scratch_.normed.Row(row));
+Activations LlamaModel::Norm(const Step& step, const float* weight, float wide_ratio) {
+  return MakeActivations(step, scratch_.normed, step.rows, config_.width, wide_ratio, [&](int64_t row, float* out) {
+    kernels_.rms_norm(scratch_.hidden.Row(row), weight, config_.norm_eps, config_.width, out);
   });
 }
 
-void LlamaModel::QuantizeRows(ComputePool& pool, const Activations& x) {
-  MakeActivations(pool, x, [](int64_t) {});
-}
-
-void LlamaModel::SwiGlu(ComputePool& pool, const Activations& x) {
-  MakeActivations(pool, x, [&](int64_t row) {
-    float* gate = scratch_.gate.Row(row);
-    kernels_.silu_mul(gate, scratch_.up.Row(row), config_.ffn_width, gate);
+Activations LlamaModel::SwiGlu(const Step& step) {
+  const ScratchRows &gate = scratch_.gate, &up = scratch_.up;
+  return MakeActivations(step, gate, step.rows, config_.ffn_width, kWideDown, [&](int64_t row, float* out) {
+    kernels_.silu_mul(gate.Row(row), up.Row(row), config_.ffn_width, out);
   });
 }
 
-void LlamaModel::Multiply(ComputePool& pool, const Activations& x, std::span<const Product> products) {
-  int64_t panels = 0;
-  for (const Product& p : products) panels += p.weights->panels();
-  // An even number of panels: a single row is multiplied two panels at a time.
-  const int64_t unit = std::max<int64_t>(2, panels / (kUnitsPerThread * pool.threads()) / 2 * 2);
-  int64_t units = 0;
-  for (const Product& p : products) units += (p.weights->panels() + unit - 1) / unit;
-  pool.For(units, [&](int64_t u) {
+void LlamaModel::Multiply(const Step& step, const Activations& x, std::span<const Product> products) {
+  const auto pairs_of = [](const Product& p) { return (p.weights->panels() + 1) / 2; };
+  int64_t pairs = 0;
+  for (const Product& p : products) pairs += pairs_of(p);
+  const int64_t grain = std::max<int64_t>(1, kClaimNs / PairNs(x.rows, x.groups()));
+  step.pool.ForRanges(step.worker, pairs, grain, [&](int64_t begin, int64_t end) {
+    int64_t base = 0;
     for (const Product& p : products) {
-      const int64_t count = (p.weights->panels() + unit - 1) / unit;
-      if (u >= count) {
-        u -= count;
-        continue;
-      }
+      const int64_t first = std::max<int64_t>(begin - base, 0), last = std::min(end - base, pairs_of(p));
       const MatMul op{*p.weights, x, p.out, p.out_stride, p.accumulate};
-      return kernels_.matmul(op, u * unit, std::min(p.weights->panels(), (u + 1) * unit));
+      if (first < last) kernels_.matmul(op, 2 * first, std::min(p.weights->panels(), 2 * last));
+      base += pairs_of(p);
     }
   });
 }
 
 // Plain products and differences, no fused operation: the compiler may vectorise them, the bits stay.
-void LlamaModel::Rotate(float* x, int heads, int64_t position) const {
+void LlamaModel::Rotate(float* x, int64_t position) const {
   const int pairs = config_.rope.dims / 2;
   const float* cosine = rope_cos_.data() + position * pairs;
   const float* sine = rope_sin_.data() + position * pairs;
   const bool interleaved = config_.rope.pairing == RopeConfig::Pairing::kInterleaved;
   const int step = interleaved ? 2 : 1, other = interleaved ? 1 : pairs;
-  for (int h = 0; h < heads; ++h, x += config_.head_dim) {
-    for (int i = 0; i < pairs; ++i) {
-      const float a = x[i * step], b = x[i * step + other];
-      x[i * step] = a * cosine[i] - b * sine[i];
-      x[i * step + other] = a * sine[i] + b * cosine[i];
-    }
+  for (int i = 0; i < pairs; ++i) {
+    const float a = x[i * step], b = x[i * step + other];
+    x[i * step] = a * cosine[i] - b * sine[i];
+    x[i * step + other] = a * sine[i] + b * cosine[i];
   }
 }
 
-void LlamaModel::RotateAndStore(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, int layer) {
-  const int64_t page = int64_t{kPageTokens} * config_.head_dim;
-  pool.For(static_cast<int64_t>(batch.token_ids.size()), [&](int64_t row) {
-    const ForwardSpan& span = batch.spans[static_cast<size_t>(row_span_[static_cast<size_t>(row)])];
+// One KV head of a run: its queries and keys are rotated, its keys and values stored.
+void LlamaModel::RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head) {
+  const int64_t page = int64_t{kPageTokens} * config_.head_dim, element = head * config_.head_dim;
+  const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
+  for (int64_t row = run.first; row < run.first + run.count; ++row) {
     const int64_t position = span.first_position + (row - span.first_row);
-    Rotate(scratch_.q.Row(row), config_.heads, position);
-    Rotate(scratch_.k.Row(row), config_.kv_heads, position);
-    const int64_t block = batch.blocks[static_cast<size_t>(span.first_block + position / kPageTokens)];
-    const int64_t at = (layer * kv.blocks + block) * config_.kv_heads * page;
-    for (int h = 0; h < config_.kv_heads; ++h) {
-      const int64_t element = int64_t{h} * config_.head_dim;
-      kernels_.store_kv(scratch_.k.Row(row) + element, scratch_.v.Row(row) + element, config_.head_dim,
-                        static_cast<int>(position % kPageTokens), kv.k + at + h * page, kv.v + at + h * page);
-    }
-  });
+    float* q = scratch_.q.Row(row) + element * config_.group_heads();
+    for (int h = 0; h < config_.group_heads(); ++h) Rotate(q + h * config_.head_dim, position);
+    float* k = scratch_.k.Row(row) + element;
+    Rotate(k, position);
+    const int64_t block = step.batch.blocks[static_cast<size_t>(span.first_block + position / kPageTokens)];
+    const int64_t at = ((layer * step.kv.blocks + block) * config_.kv_heads + head) * page;
+    kernels_.store_kv(k, scratch_.v.Row(row) + element, config_.head_dim, static_cast<int>(position % kPageTokens),
+                      step.kv.k + at, step.kv.v + at);
+  }
 }
 
-void LlamaModel::Attend(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, int layer, int worker) {
+void LlamaModel::Attend(const Step& step, int layer, const RowRun& run, int64_t head) {
   const int64_t page = int64_t{kPageTokens} * config_.head_dim;
-  const int64_t scratch = AttentionScratchFloats(config_.group_heads(), config_.head_dim);
-  // Largest units last-come-first would balance better; (span, row block) major keeps a sequence's pages in cache.
-  const auto units = static_cast<int64_t>(attention_units_.size()) * config_.kv_heads;
-  pool.For(units, [&](int64_t u) {
-    const AttentionUnit& unit = attention_units_[static_cast<size_t>(u / config_.kv_heads)];
-    const ForwardSpan& span = batch.spans[static_cast<size_t>(unit.span)];
-    const int64_t head = u % config_.kv_heads, row = span.first_row + unit.offset;
-    const int64_t first = head * config_.group_heads() * config_.head_dim;
-    const int64_t at = layer * kv.blocks * config_.kv_heads * page + head * page;
-    kernels_.attend({scratch_.q.Row(row) + first, scratch_.q.stride, scratch_.attended.Row(row) + first,
-                     scratch_.attended.stride, std::min(kAttentionRowsMax, span.rows - unit.offset),
-                     span.first_position + unit.offset, config_.group_heads(), config_.head_dim,
-                     1.0f / std::sqrt(static_cast<float>(config_.head_dim)), batch.blocks.data() + span.first_block,
-                     kv.k + at, kv.v + at, config_.kv_heads * page, scratch_.attention + worker * scratch});
+  const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
+  const int64_t first = head * config_.group_heads() * config_.head_dim;
+  const int64_t at = (layer * step.kv.blocks * config_.kv_heads + head) * page;
+  float* scratch = scratch_.attention + step.worker * AttentionScratchFloats(config_.group_heads(), config_.head_dim);
+  kernels_.attend({scratch_.q.Row(run.first) + first, scratch_.q.stride, scratch_.attended.Row(run.first) + first,
+                   scratch_.attended.stride, run.count, span.first_position + (run.first - span.first_row),
+                   config_.group_heads(), config_.head_dim, 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
+                   step.batch.blocks.data() + span.first_block, step.kv.k + at, step.kv.v + at, config_.kv_heads * page,
+                   scratch});
+}
+
+void LlamaModel::RotateStoreAttend(const Step& step, int layer) {
+  const int64_t heads = config_.kv_heads;
+  const auto each = [&](const std::vector<RowRun>& runs, auto&& fn) {
+    step.pool.For(step.worker, static_cast<int64_t>(runs.size()) * heads,
+                  [&](int64_t unit) { fn(runs[static_cast<size_t>(unit / heads)], unit % heads); });
+  };
+  if (!single_rows_) {  // a row attends to keys that another unit stores
+    each(store_runs_, [&](const RowRun& run, int64_t head) { RotateAndStore(step, layer, run, head); });
+  }
+  each(attention_runs_, [&](const RowRun& run, int64_t head) {
+    if (single_rows_) RotateAndStore(step, layer, run, head);
+    Attend(step, layer, run, head);
   });
 }
 
-void LlamaModel::Head(ComputePool& pool, const ForwardBatch& batch, float* logits) {
-  const auto wanted = static_cast<int64_t>(batch.logit_rows.size());
+void LlamaModel::Head(const Step& step, float* logits) {
+  const auto wanted = static_cast<int64_t>(step.batch.logit_rows.size());
   if (wanted == 0) return;
-  const Activations x = scratch_.Over(scratch_.normed, wanted, config_.width, kWideHead);
-  MakeActivations(pool, x, [&](int64_t i) {
-    const int64_t row = batch.logit_rows[static_cast<size_t>(i)];
-    kernels_.rms_norm(scratch_.hidden.Row(row), output_norm_, config_.norm_eps, config_.width, scratch_.normed.Row(i));
-  });
+  const auto norm = [&](int64_t i, float* out) {
+    const int64_t row = step.batch.logit_rows[static_cast<size_t>(i)];
+    kernels_.rms_norm(scratch_.hidden.Row(row), output_norm_, config_.norm_eps, config_.width, out);
+  };
   const Product product[] = {{&head_, logits, config_.vocab_size, false}};
-  Multiply(pool, x, product);
+  Multiply(step, MakeActivations(step, scratch_.normed, wanted, config_.width, kWideHead, norm), product);
 }
 
 }  // namespace headrace

@@ -77,23 +77,41 @@ class LlamaModel {
   };
   class Loader;
 
+  // What a worker needs in every stage of a step.
+  struct Step {
+    ComputePool& pool;
+    int worker;
+    const ForwardBatch& batch;
+    const KvPages& kv;
+    int64_t rows;
+  };
+  // Rows [first, first + count) of the step: consecutive tokens of one sequence.
+  struct RowRun {
+    int32_t span;
+    int32_t first;
+    int32_t count;
+  };
+
   LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits);
   Status AllocateScratch(int threads);
   void FillRopeTable(const std::vector<float>& factors);
   void PrepareStep(const ForwardBatch& batch);
-  // The stages of one layer, called by every worker inside Run; each ends with a barrier.
-  void Embed(ComputePool& pool, const ForwardBatch& batch);
-  void NormAndQuantize(ComputePool& pool, const float* weight, Activations& out);
-  void Multiply(ComputePool& pool, const Activations& x, std::span<const Product> products);
-  void RotateAndStore(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, int layer);
-  void Attend(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, int layer, int worker);
-  void QuantizeRows(ComputePool& pool, const Activations& x);
-  // Runs `make` on every row and quantises it, then lists the wide groups.
+  // The stages, called by every worker inside Run.
+  void Embed(const Step& step);
+  void RunLayer(const Step& step, int layer);
+  void Head(const Step& step, float* logits);
+  Activations Norm(const Step& step, const float* weight, float wide_ratio);
+  Activations SwiGlu(const Step& step);
+  void Multiply(const Step& step, const Activations& x, std::span<const Product> products);
+  // Calls make(row, out) for each row of the values to multiply and quantises what it wrote to `out`. A few rows are
+  // made by every worker for itself: that costs less than a barrier and reading another processor's lines.
   template <typename Make>
-  void MakeActivations(ComputePool& pool, const Activations& x, Make make);
-  void SwiGlu(ComputePool& pool, const Activations& x);
-  void Head(ComputePool& pool, const ForwardBatch& batch, float* logits);
-  void Rotate(float* x, int heads, int64_t position) const;
+  Activations MakeActivations(const Step& step, const ScratchRows& values, int64_t rows, int64_t columns,
+                              float wide_ratio, Make make);
+  void RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head);
+  void Attend(const Step& step, int layer, const RowRun& run, int64_t head);
+  void RotateStoreAttend(const Step& step, int layer);
+  void Rotate(float* x, int64_t position) const;
 
   const ModelConfig config_;
   const KernelTable& kernels_;
@@ -106,12 +124,9 @@ class LlamaModel {
   std::vector<std::string> unused_tensors_;
 
   StepScratch scratch_;
-  struct AttentionUnit {
-    int32_t span;
-    int32_t offset;  // first row within the span
-  };
-  std::vector<AttentionUnit> attention_units_;
-  std::vector<int32_t> row_span_;  // span of each row
+  std::vector<RowRun> attention_runs_;  // at most kAttentionRowsMax rows each
+  std::vector<RowRun> store_runs_;      // within one page of the KV cache each
+  bool single_rows_ = false;            // no sequence has more than one row in this step
 };
 
 }  // namespace headrace

@@ -220,7 +220,7 @@ class LlamaModel::Loader {
     std::atomic<bool> failed{false};
     pool_.Run([&](int worker) {
       std::vector<std::byte> buffer;
-      pool_.For(static_cast<int64_t>(units_.size()), [&](int64_t u) {
+      pool_.For(worker, static_cast<int64_t>(units_.size()), [&](int64_t u) {
         if (failed.load(std::memory_order_relaxed)) return;
         if (Status status = PackUnit(units_[static_cast<size_t>(u)], buffer); !status) {
           failures[static_cast<size_t>(worker)] = std::move(status);

@@ -31,25 +31,43 @@ class Carver {
   int64_t used_ = 0;
 };
 
+void TakeActivations(Carver& carver, Activations& a, int64_t rows, int64_t columns) {
+  const int64_t groups = columns / kGroup;
+  carver.Take(a.quants, rows * columns);
+  carver.Take(a.rest_quants, rows * columns + int64_t{kTileColumns} * kGroup);
+  for (float** p : {&a.scale, &a.scaled_sum, &a.rest_scale, &a.rest_scaled_sum}) carver.Take(*p, rows * groups);
+  for (int32_t** p : {&a.sum, &a.rest_sum, &a.rest_row}) carver.Take(*p, rows * groups);
+  carver.Take(a.rest_first, (rows / kWideChunkRows + 1) * (groups + 1));
+  carver.Take(a.wide, rows * groups);
+  carver.Take(a.row_is_wide, rows);
+}
+
+Activations Shaped(Activations a, const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) {
+  a.rows = rows;
+  a.columns = columns;
+  a.values = values.data;
+  a.value_stride = values.stride;
+  a.wide_ratio = wide_ratio;
+  return a;
+}
+
 }  // namespace
 
-Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t rows, int threads) {
+Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t rows, int64_t own_rows, int threads) {
   StepScratch s;
-  const int64_t widest = std::max({config.width, config.q_width(), config.ffn_width}), groups = widest / kGroup;
+  s.own_.resize(static_cast<size_t>(threads));
+  const int64_t widest = std::max({config.width, config.q_width(), config.ffn_width});
   const auto lay_out = [&](std::byte* base) {
     Carver carver(base);
     for (ScratchRows* r : {&s.hidden, &s.normed}) carver.Take(*r, rows, config.width);
     for (ScratchRows* r : {&s.q, &s.attended}) carver.Take(*r, rows, config.q_width());
     for (ScratchRows* r : {&s.k, &s.v}) carver.Take(*r, rows, config.kv_width());
     for (ScratchRows* r : {&s.gate, &s.up}) carver.Take(*r, rows, config.ffn_width);
-    Activations& a = s.activations_;
-    carver.Take(a.quants, rows * widest);
-    carver.Take(a.rest_quants, rows * widest + int64_t{kTileColumns} * kGroup);
-    for (float** p : {&a.scale, &a.scaled_sum, &a.rest_scale, &a.rest_scaled_sum}) carver.Take(*p, rows * groups);
-    for (int32_t** p : {&a.sum, &a.rest_sum, &a.rest_row}) carver.Take(*p, rows * groups);
-    carver.Take(a.rest_first, (rows / kWideChunkRows + 1) * (groups + 1));
-    carver.Take(a.wide, rows * groups);
-    carver.Take(a.row_is_wide, rows);
+    TakeActivations(carver, s.activations_, rows, widest);
+    for (Own& own : s.own_) {
+      carver.Take(own.values, own_rows, widest);
+      TakeActivations(carver, own.activations, own_rows, widest);
+    }
     carver.Take(s.attention, threads * AttentionScratchFloats(config.group_heads(), config.head_dim));
     return carver.used();
   };
@@ -59,13 +77,12 @@ Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t row
 }
 
 Activations StepScratch::Over(const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const {
-  Activations a = activations_;
-  a.rows = rows;
-  a.columns = columns;
-  a.values = values.data;
-  a.value_stride = values.stride;
-  a.wide_ratio = wide_ratio;
-  return a;
+  return Shaped(activations_, values, rows, columns, wide_ratio);
+}
+
+Activations StepScratch::OwnOver(int worker, int64_t rows, int64_t columns, float wide_ratio) const {
+  const Own& own = own_[static_cast<size_t>(worker)];
+  return Shaped(own.activations, own.values, rows, columns, wide_ratio);
 }
 
 }  // namespace headrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/huge_buffer.h"
 #include "kernels/layout.h"
@@ -20,20 +21,30 @@ struct ScratchRows {
 
 class StepScratch {
  public:
-  // rows: of the largest step.
-  static Result<StepScratch> Allocate(const ModelConfig& config, int64_t rows, int threads);
+  // rows: of the largest step; own_rows: of the largest product whose activations every worker makes for itself.
+  static Result<StepScratch> Allocate(const ModelConfig& config, int64_t rows, int64_t own_rows, int threads);
 
   uint64_t bytes() const { return buffer_.bytes(); }
 
   // The int8 form of `values`, for one product at a time.
   Activations Over(const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const;
 
+  // A worker's own rows of values, as wide as any product needs, and their int8 form.
+  ScratchRows OwnValues(int worker) const { return own_[static_cast<size_t>(worker)].values; }
+  Activations OwnOver(int worker, int64_t rows, int64_t columns, float wide_ratio) const;
+
   ScratchRows hidden, normed, q, k, v, attended, gate, up;
   float* attention = nullptr;  // AttentionScratchFloats of each worker
 
  private:
+  struct Own {
+    ScratchRows values;
+    Activations activations;
+  };
+
   HugeBuffer buffer_;
   Activations activations_;
+  std::vector<Own> own_;  // one per worker
 };
 
 }  // namespace headrace

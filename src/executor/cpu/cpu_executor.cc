@@ -92,7 +92,7 @@ Result<const StepOutput*> CpuExecutor::Wait() {
   auto* logits = reinterpret_cast<float*>(logits_.data());
   if (observer_) observer_(input, logits);
   pool_->Run([&](int worker) {
-    pool_->For(static_cast<int64_t>(input.samples.size()), [&](int64_t i) {
+    pool_->For(worker, static_cast<int64_t>(input.samples.size()), [&](int64_t i) {
       const StepSample& s = input.samples[static_cast<size_t>(i)];
       const std::span adjustments =
           std::span(input.adjustments)
