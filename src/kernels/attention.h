@@ -18,7 +18,7 @@ namespace headrace {
 constexpr int kPageTokens = 64;
 constexpr int kHeadDimMax = 256;
 constexpr int kGroupHeadsMax = 16;    // query heads of one KV head
-constexpr int kAttentionRowsMax = 8;  // query rows of one work unit
+constexpr int kAttentionRowsMax = 16;  // query rows of one work unit
 
 struct Attention {
   const float* queries = nullptr;  // row r, head h of the group: queries + r * query_stride + h * head_dim

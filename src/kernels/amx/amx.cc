@@ -12,7 +12,7 @@ constexpr int kPanels = 2;        // panels of one pass: they share the loads of
 constexpr int kBlockGroups = 24;  // groups whose weights wait unpacked in the first-level cache (24 KiB for two panels)
 constexpr int kRestBatch = kTileColumns;
 // Below it the dot products of avx512/ are faster: a tile costs its configuration and a trip through memory.
-constexpr int64_t kAmxRowsMin = 24;
+constexpr int64_t kAmxRowsMin = 32;
 
 // Tile registers. 0-2: a full tile of activation rows and its dots with two panels; 3-5: the last, narrower one; 6, 7:
 // 32 columns of two panels. The intrinsics want literals.

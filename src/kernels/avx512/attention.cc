@@ -61,20 +61,25 @@ void Scores(const Page& page, int first, const T* k_page) {
   }
 }
 
-// Probabilities and sum of one query; returns its largest score.
+// Probabilities and sum of one query; returns its largest score. kWhole: it sees all 64 tokens.
+template <bool kWhole>
 HR_KERNEL_INLINE float Softmax(float* p, int valid, float* sum_out) {
-  __m512 score[4], top = _mm512_set1_ps(-3.402823466e38f);
-  HR_UNROLL for (int j = 0; j < 4; ++j) {
-    score[j] = _mm512_loadu_ps(p + 16 * j);
-    top = _mm512_mask_max_ps(top, Mask(valid - 16 * j), top, score[j]);
+  __m512 score[4];
+  HR_UNROLL for (int j = 0; j < 4; ++j) score[j] = _mm512_loadu_ps(p + 16 * j);
+  __m512 top;
+  if constexpr (kWhole) {
+    top = _mm512_max_ps(_mm512_max_ps(score[0], score[1]), _mm512_max_ps(score[2], score[3]));
+  } else {
+    top = _mm512_set1_ps(-3.402823466e38f);
+    HR_UNROLL for (int j = 0; j < 4; ++j) top = _mm512_mask_max_ps(top, Mask(valid - 16 * j), top, score[j]);
   }
   const float largest = _mm512_reduce_max_ps(top);
   __m512 sum = _mm512_setzero_ps();
   HR_UNROLL for (int j = 0; j < 4; ++j) {
-    const __m512 e = Exp16(_mm512_sub_ps(score[j], _mm512_set1_ps(largest)));
-    const __m512 kept = _mm512_maskz_mov_ps(Mask(valid - 16 * j), e);
-    _mm512_storeu_ps(p + 16 * j, kept);
-    sum = j == 0 ? kept : _mm512_add_ps(sum, kept);
+    __m512 e = Exp16(_mm512_sub_ps(score[j], _mm512_set1_ps(largest)));
+    if constexpr (!kWhole) e = _mm512_maskz_mov_ps(Mask(valid - 16 * j), e);
+    _mm512_storeu_ps(p + 16 * j, e);
+    sum = j == 0 ? e : _mm512_add_ps(sum, e);
   }
   *sum_out = Tree(sum);
   return largest;
@@ -86,7 +91,12 @@ void Softmaxes(const Page& page) {
   for (int i = 0; i < page.queries; ++i) {
     const int valid = page.Valid(i);
     m[i] = l[i] = 0;
-    if (valid > 0) m[i] = Softmax(page.p + i * kPageTokens, valid, &l[i]);
+    float* p = page.p + i * kPageTokens;
+    if (valid == kPageTokens) {
+      m[i] = Softmax<true>(p, valid, &l[i]);
+    } else if (valid > 0) {
+      m[i] = Softmax<false>(p, valid, &l[i]);
+    }
   }
   for (int i = 0; i < page.queries; i += 16) {
     __mmask16 seen = 0;
@@ -117,9 +127,9 @@ HR_KERNEL_INLINE void ValueColumns(const Page& page, int first, const T* v_page,
   __m512 o[N][C];
   HR_UNROLL for (int n = 0; n < N; ++n) { HR_UNROLL for (int c = 0; c < C; ++c) o[n][c] = _mm512_setzero_ps(); }
   // Rows rise with the query: the first sees the fewest tokens, the last the most.
-  const int common = page.Valid(first), all = page.Valid(first + N - 1);
+  const int seen_by_all = page.Valid(first), seen = page.Valid(first + N - 1);
   int t = 0;
-  for (; t < common; ++t) {
+  for (; t < seen_by_all; ++t) {
     __m512 values[C];
     HR_UNROLL for (int c = 0; c < C; ++c) values[c] = Load16(v_page + t * head_dim + d0 + 16 * c);
     HR_UNROLL for (int n = 0; n < N; ++n) {
@@ -127,7 +137,7 @@ HR_KERNEL_INLINE void ValueColumns(const Page& page, int first, const T* v_page,
       HR_UNROLL for (int c = 0; c < C; ++c) o[n][c] = _mm512_fmadd_ps(weight, values[c], o[n][c]);
     }
   }
-  for (; t < all; ++t) {
+  for (; t < seen; ++t) {
     __m512 values[C];
     HR_UNROLL for (int c = 0; c < C; ++c) values[c] = Load16(v_page + t * head_dim + d0 + 16 * c);
     HR_UNROLL for (int n = 0; n < N; ++n) {
