@@ -29,7 +29,7 @@ void AddOptions(CLI::App& app, const CommandSpec& command) {
     CLI::Option* option =
         app.add_option(FlagNames(spec))->type_size(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     // As vLLM reads it: --served-model-name takes all words up to the next flag.
-    if (spec.kind == OptionKind::kTexts) option->expected(1, static_cast<int>(kOptionTextsMax));
+    if (spec.value_name.ends_with("...")) option->expected(1, static_cast<int>(kOptionTextsMax));
   }
   app.add_option("words")->type_size(1)->expected(0, CLI::detail::expected_max_vector_size)->allow_extra_args();
 }

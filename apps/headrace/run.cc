@@ -17,14 +17,28 @@ std::string JoinedPrompt(const std::vector<std::string>& words) {
   return prompt;
 }
 
+// The options of sampling have the names of the API's fields.
+Json SamplingFrom(const Settings& settings) {
+  Json out = Json::object();
+  for (const Setting& setting : settings.all()) {
+    const OptionSpec& spec = *setting.spec;
+    if (spec.group != OptionGroup::kSampling || setting.texts.empty() || spec.name == "system") continue;
+    Json& field = out[FileKey(spec)];
+    if (spec.kind == OptionKind::kTexts)
+      field = setting.texts;
+    else if (spec.kind == OptionKind::kInteger)
+      field = settings.Integer(spec.name);
+    else
+      field = settings.Number(spec.name);
+  }
+  return out;
+}
+
 RunOptions OptionsFrom(const Settings& s) {
   RunOptions o;
   o.verbose = s.Switch("verbose");
   o.system = s.Text("system");
-  if (s.Has("temperature")) o.temperature = s.Number("temperature");
-  if (s.Has("top-p")) o.top_p = s.Number("top-p");
-  if (s.Has("seed")) o.seed = static_cast<uint64_t>(s.Integer("seed"));
-  o.max_tokens = s.Integer("max-tokens");
+  o.settings = SamplingFrom(s);
   o.threads = static_cast<int>(s.Integer("threads"));
   o.ctx = s.Integer("ctx");
   o.kv_memory_bytes = s.Bytes("kv-memory");

@@ -64,6 +64,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.request_timeout_s = s.Number("request-timeout");
   o.queue_timeout_s = s.Number("queue-timeout");
   o.drain_timeout_s = s.Number("drain-timeout");
+  o.keep_alive_s = s.Number("keep-alive");
   o.insecure = s.Switch("insecure");
   o.no_vllm_metrics = s.Switch("no-vllm-metrics");
   return o;

@@ -315,6 +315,10 @@ TEST(ChatRequest, C7ContinueFinalMessage) {
   ExpectRefused(ParseChatRequest, WithMessages(turns, R"("continue_final_message":true,"add_generation_prompt":true)"),
                 "continue_final_message", "both");
   ExpectRefused(ParseChatRequest, ChatBody(R"("continue_final_message":true)"), "continue_final_message", "assistant");
+  ExpectRefused(ParseChatRequest,
+                WithMessages(R"([{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}])",
+                             R"("continue_final_message":true)"),
+                "continue_final_message", "tool calls");
 }
 
 }  // namespace

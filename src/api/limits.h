@@ -28,6 +28,7 @@ struct ApiLimits {
   size_t choices_max = 1024;  // prompts x n
   size_t stops_max = 64;
   size_t stop_bytes_max = 1024;
+  size_t stops_bytes_max = 4096;  // of all stop strings together
   size_t stop_token_ids_max = 256;
   size_t logit_bias_max = 1024;
   int top_logprobs_max = 20;

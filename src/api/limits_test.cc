@@ -15,7 +15,8 @@ std::string Repeated(const std::string& item, size_t count) {
 }
 std::string Object(size_t count, const std::string& key_prefix, const std::string& value) {
   std::string out = "{";
-  for (size_t i = 0; i < count; ++i) out += (i > 0 ? ",\"" : "\"") + key_prefix + std::to_string(i) + "\":" + value;
+  for (size_t i = 0; i < count; ++i)
+    out.append(i > 0 ? ",\"" : "\"").append(key_prefix).append(std::to_string(i)).append("\":").append(value);
   return out + "}";
 }
 std::string Quoted(size_t bytes) { return "\"" + std::string(bytes, 'x') + "\""; }
@@ -136,6 +137,18 @@ TEST(Limits, CountsOfOneRequest) {
               ChatBody("\"stop_token_ids\":" + Repeated("1", 257)), "stop_token_ids", "limit is 256", limits);
   ExpectLimit(ParseChatRequest, ChatBody("\"logit_bias\":" + Object(1024, "", "1")),
               ChatBody("\"logit_bias\":" + Object(1025, "", "1")), "logit_bias", "limit is 1024", limits);
+}
+
+TEST(Limits, StopStringsTogether) {
+  const ApiLimits limits;
+  const auto stops = [](size_t n, size_t bytes) { return ChatBody("\"stop\":" + Repeated(Quoted(bytes), n)); };
+  ExpectLimit(ParseChatRequest, stops(64, 64), stops(64, 65), "stop", "4160 bytes in all; the limit is 4096", limits);
+  ExpectRefused(ParseChatRequest, stops(5, 1024), "stop", "Send fewer or shorter stop strings");
+}
+
+TEST(Limits, Modalities) {
+  ExpectLimit(ParseChatRequest, ChatBody("\"modalities\":" + Repeated("\"text\"", 8)),
+              ChatBody("\"modalities\":" + Repeated("\"text\"", 9)), "modalities", "limit is 8", {});
 }
 
 TEST(Limits, PromptsAndChoices) {

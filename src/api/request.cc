@@ -163,6 +163,13 @@ Result<GenerationRequest> ParseChatRequest(std::string_view body, const ApiLimit
   return request;
 }
 
+Status ReadChatSettings(const Json& object, const ApiLimits& limits, GenerationRequest* request) {
+  HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(object, "", limits.fields_max));
+  HR_RETURN_IF_ERROR(ReadSampling(fields, limits, &request->sampling));
+  HR_RETURN_IF_ERROR(ReadChatTokensMax(fields, request));
+  return ReadEnding(fields, limits, request);
+}
+
 Result<GenerationRequest> ParseCompletionRequest(std::string_view body, const ApiLimits& limits) {
   size_t nodes_left = 0;
   HR_ASSIGN_OR_RETURN(const Json json, ParseBody(body, limits, &nodes_left));

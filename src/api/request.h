@@ -90,6 +90,10 @@ struct GenerationRequest {
 Result<GenerationRequest> ParseChatRequest(std::string_view body, const ApiLimits& limits);
 Result<GenerationRequest> ParseCompletionRequest(std::string_view body, const ApiLimits& limits);
 
+// The fields of a chat request that say how to sample and where to end, from an object that holds nothing else: for
+// callers that keep them as settings. Ranges and errors are those of a request.
+Status ReadChatSettings(const Json& object, const ApiLimits& limits, GenerationRequest* request);
+
 // Ids of prompts, logit_bias and stop_token_ids lie in [0, vocab_size), added tokens included.
 Status ValidateTokenIds(const GenerationRequest& request, int32_t vocab_size);
 

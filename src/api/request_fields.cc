@@ -123,9 +123,17 @@ Status ReadStops(JsonFields& fields, const ApiLimits& limits, std::vector<std::s
     return {};
   }
   HR_RETURN_IF_ERROR(fields.Array("stop", limits.stops_max));
+  size_t bytes = 0;
   for (size_t i = 0; i < stop->size(); ++i) {
     HR_ASSIGN_OR_RETURN(std::string text, StopString((*stop)[i], JoinJsonPath("stop", i), limits));
+    bytes += text.size();
     stops->push_back(std::move(text));
+  }
+  if (bytes > limits.stops_bytes_max) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("'stop' has {} bytes in all; the limit is {}. Send fewer or shorter stop strings.", bytes,
+                            limits.stops_bytes_max),
+                "stop");
   }
   return {};
 }
@@ -232,6 +240,11 @@ Result<TemplateFields> ReadTemplate(JsonFields& fields, const Json& messages) {
   out.add_generation_prompt = false;
   if (messages.back()["role"] != "assistant") {
     return Fail(ErrorCode::kInvalidArgument, "'continue_final_message' needs a final message of the assistant.",
+                "continue_final_message");
+  }
+  if (messages.back().contains("tool_calls")) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "'continue_final_message' goes on with a text, but the final message has tool calls.",
                 "continue_final_message");
   }
   return out;

@@ -27,7 +27,7 @@ bool AllOf(std::string_view text, std::string_view more) {
 // What pip may be given: no option, no URL, no path.
 bool IsPinnedPackage(std::string_view text) {
   const size_t equals = text.find("==");
-  if (equals == std::string_view::npos || equals == 0 || text.size() > 200) return false;
+  if (equals == std::string_view::npos || equals == 0 || text.size() > kCatalogPackageBytesMax) return false;
   const std::string_view name = text.substr(0, equals), version = text.substr(equals + 2);
   return AllOf(name, "._-") && name.front() != '-' && name.front() != '.' && !version.empty() && AllOf(version, ".+!");
 }
@@ -84,7 +84,9 @@ class EntryReader {
     const toml::node* node = table.get(key);
     if (node == nullptr) return std::string();
     const auto value = node->value_exact<std::string>();
-    if (!value || value->size() > 8192) return Bad("'" + std::string(key) + "' must be a text of at most 8192 bytes");
+    if (!value || value->size() > kCatalogTextBytesMax)
+      return Bad("'" + std::string(key) + "' must be a text of at most " + std::to_string(kCatalogTextBytesMax) +
+                 " bytes");
     return *value;
   }
 
@@ -128,7 +130,9 @@ class EntryReader {
     if (!hash_known) return Bad("a source of packages needs 'sha256'");
     PackageSource source;
     for (size_t i = 0; i < packages.size(); ++i) {
-      if (!IsPinnedPackage(packages[i])) return Bad("'" + EscapeForLog(packages[i], 60) + "' must be NAME==VERSION");
+      if (!IsPinnedPackage(packages[i]))
+        return Bad("'" + EscapeForLog(packages[i], 60) + "' must be NAME==VERSION of at most " +
+                   std::to_string(kCatalogPackageBytesMax) + " bytes");
       source.parts.push_back({packages[i], members[i]});
     }
     return source;
@@ -163,7 +167,8 @@ Result<Catalog> Catalog::Parse(std::string_view text, const std::string& origin)
   try {
     const toml::table root = toml::parse(text);
     if (root.size() > kCatalogEntriesMax)
-      return Fail(ErrorCode::kTooLarge, origin + " has more than " + std::to_string(kCatalogEntriesMax) + " entries");
+      return Fail(ErrorCode::kTooLarge, origin + " has more than " + std::to_string(kCatalogEntriesMax) +
+                                            " entries; remove those that nobody pulls");
     for (const auto& [key, node] : root) {
       if (!node.is_table())
         return Fail(ErrorCode::kInvalidArgument, origin + ": '" + EscapeForLog(key.str(), 60) + "' must be a table [" +

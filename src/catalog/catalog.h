@@ -29,6 +29,8 @@ constexpr uint64_t kCatalogBytesMax = 1u << 20;
 constexpr size_t kCatalogEntriesMax = 10'000;
 constexpr size_t kCatalogSourcesMax = 16;
 constexpr size_t kCatalogPackagesMax = 64;
+constexpr size_t kCatalogTextBytesMax = 8192;  // of a description, URL or path
+constexpr size_t kCatalogPackageBytesMax = 200;
 
 struct PackageSource {
   struct Part {

@@ -2,8 +2,10 @@
 // extends it and its mistakes are named.
 #include "catalog/catalog.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "catalog/model_name.h"
 #include "catalog/models_folder.h"
@@ -44,6 +46,16 @@ TEST(ModelNameTest, O39HostileNamesAreRefused) {
   }
   for (const char* name : {"a", "SmolLM2-135M-Instruct.Q4_1.gguf", "x_1+2", "7b"})
     EXPECT_TRUE(CheckModelName(name)) << name;
+}
+
+TEST(ModelNameTest, LongNamesAreRefusedWithTheLimit) {
+  EXPECT_TRUE(CheckModelName(std::string(kModelNameBytesMax, 'a')));
+  const Status status = CheckModelName(std::string(kModelNameBytesMax + 1, 'a'));
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(status.error().field, "model");
+  EXPECT_THAT(status.error().message, HasSubstr("it has 201 bytes, at most 200 are allowed"));
+  EXPECT_THAT(status.error().message, HasSubstr("give its path"));
 }
 
 TEST(ModelNameTest, NamesOfFiles) {
@@ -106,6 +118,20 @@ TEST(ModelsFolderTest, O39LinksOutOfTheFolderAreRefused) {
   EXPECT_EQ(folder.List()->size(), 2u);
 }
 
+TEST(ModelsFolderTest, AFolderOfTooManyEntriesIsNamed) {
+  const TestFolder dir;
+  for (size_t i = 0; i < kModelsFolderEntriesMax; ++i)
+    close(open(dir.Path(std::to_string(i)).c_str(), O_CREAT | O_WRONLY, 0600));
+  EXPECT_TRUE(ModelsFolder(dir.Path()).List());
+  dir.Write("last.gguf", "x");
+  const auto models = ModelsFolder(dir.Path()).List();
+  ASSERT_FALSE(models) << "models beyond the limit would be missing without a word";
+  EXPECT_EQ(models.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(models.error().field, "models-dir");
+  EXPECT_THAT(models.error().message, HasSubstr(dir.Path() + " has more than 100000 entries"));
+  EXPECT_THAT(models.error().message, HasSubstr("name another one with --models-dir"));
+}
+
 TEST(CatalogTest, BuiltInKnowsTheDefaultModel) {
   const Catalog catalog = Catalog::BuiltIn();
   const CatalogEntry* entry = catalog.Find("smollm2");
@@ -153,6 +179,54 @@ TEST(CatalogTest, MistakesAreNamed) {
     EXPECT_THAT(catalog.error().message, HasSubstr(what)) << text;
     EXPECT_THAT(catalog.error().message, HasSubstr("catalog.toml"));
   }
+}
+
+TEST(CatalogTest, SizesAreBounded) {
+  const auto entry = [](const std::string& sources) {
+    return "[a]\nfile = \"x.gguf\"\nsha256 = \"" + std::string(64, 'a') + "\"\nsources = [" + sources + "]";
+  };
+  const auto times = [](size_t count, const std::string& item) {
+    std::string out;
+    for (size_t i = 0; i < count; ++i) out += (i > 0 ? ", " : "") + item;
+    return out;
+  };
+  const auto packages = [&](size_t count, const std::string& package) {
+    return entry("{ packages = [" + times(count, "\"" + package + "\"") + "], members = [" + times(count, "\"w\"") +
+                 "] }");
+  };
+  const auto path = [&](size_t bytes) { return entry("{ path = \"" + std::string(bytes, 'p') + "\" }"); };
+  std::string entries;
+  for (size_t i = 0; i <= kCatalogEntriesMax; ++i) entries += "[m" + std::to_string(i) + "]\n";
+  struct Case {
+    std::string largest, above, message;
+  };
+  const Case cases[] = {
+      {entry(times(16, "{ path = \"p\" }")), entry(times(17, "{ path = \"p\" }")),
+       "[a]: 'sources' must be a list of 1 to 16"},
+      {packages(64, "p==1"), packages(65, "p==1"), "[a]: 'packages' must be a list of 1 to 64 texts"},
+      {packages(1, std::string(197, 'p') + "==1"), packages(1, std::string(198, 'p') + "==1"),
+       "must be NAME==VERSION of at most 200 bytes"},
+      {path(8192), path(8193), "[a]: 'path' must be a text of at most 8192 bytes"},
+      {"", entries, "catalog.toml has more than 10000 entries; remove those that nobody pulls"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.message);
+    const auto largest = Catalog::Parse(c.largest, "catalog.toml");
+    EXPECT_TRUE(largest) << largest.error().message;
+    const auto above = Catalog::Parse(c.above, "catalog.toml");
+    ASSERT_FALSE(above);
+    EXPECT_EQ(above.error().code, c.above == entries ? ErrorCode::kTooLarge : ErrorCode::kInvalidArgument);
+    EXPECT_THAT(above.error().message, HasSubstr(c.message));
+  }
+}
+
+TEST(CatalogTest, ALargeFileIsRefusedUnread) {
+  const TestFolder dir;
+  dir.Write("catalog.toml", std::string(kCatalogBytesMax + 1, '\n'));
+  const auto catalog = Catalog::Load(dir.Path());
+  ASSERT_FALSE(catalog);
+  EXPECT_EQ(catalog.error().code, ErrorCode::kTooLarge);
+  EXPECT_THAT(catalog.error().message, HasSubstr("catalog.toml has 1048577 bytes; at most 1048576 are read"));
 }
 
 TEST(CatalogTest, HubSources) {

@@ -59,7 +59,7 @@ class Downloader {
       if (done) return {};
       if (!WorthRetrying(done.error())) return done;
       fruitless = part_.size() > before ? 0 : fruitless + 1;
-      if (fruitless >= kFruitlessAttemptsMax) return done;
+      if (fruitless >= kFruitlessAttemptsMax) return GivenUp(done.error());
       progress_.Say(done.error().message + "; trying again");
       // 0.2, 0.4, 0.8 s: long enough for a server that restarts its worker, short enough for who waits.
       ports_.pause((int64_t{200} << fruitless) * kNsPerMs);
@@ -79,6 +79,12 @@ class Downloader {
 
   static bool WorthRetrying(const Error& error) {
     return error.field == "cut" || error.field == "timeout" || error.field == "server";
+  }
+
+  static std::unexpected<Error> GivenUp(Error error) {
+    error.message += "; given up after " + std::to_string(kFruitlessAttemptsMax) +
+                     " attempts that brought nothing: the same command resumes";
+    return Fail(std::move(error));
   }
 
   Status Attempt() {

@@ -54,8 +54,10 @@ Result<std::string> FetchText(const std::string& url, const HubOptions& options,
                   [&](std::span<const std::byte> bytes) -> Status {
                     if (ports.cancelled()) return Fail(PullCancelled());
                     if (body.size() + bytes.size() > kHubListingBytesMax)
-                      return Fail(ErrorCode::kTooLarge, "the hub's list of " + what + " is longer than " +
-                                                            std::to_string(kHubListingBytesMax) + " bytes");
+                      return Fail(ErrorCode::kTooLarge,
+                                  "the hub's list of files of " + what + " is longer than " +
+                                      std::to_string(kHubListingBytesMax) + " bytes: pull the file by its URL",
+                                  "model");
                     body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
                     return {};
                   },
@@ -83,7 +85,7 @@ Result<HubFile> ReadFile(const Json& value, const std::string& place) {
   HubFile file;
   HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(value, place));
   HR_ASSIGN_OR_RETURN(const auto type, fields.String("type", 32));
-  HR_ASSIGN_OR_RETURN(const auto path, fields.String("path", 4096));
+  HR_ASSIGN_OR_RETURN(const auto path, fields.String("path", kHubPathBytesMax));
   HR_ASSIGN_OR_RETURN(const auto size, fields.Integer("size", 0, INT64_MAX));
   if (type.value_or("") != "file" || !path) return file;
   file.path = *path;
@@ -116,9 +118,14 @@ Result<std::vector<HubFile>> ResolveHubSource(const HubSource& source, const Hub
   const std::string listing = options.endpoint + "/api/models/" + source.repository + "/tree/main?recursive=true";
   HR_ASSIGN_OR_RETURN(const std::string text, FetchText(listing, options, ports, source.repository));
   const auto json = ParseJson(text, {.bytes_max = kHubListingBytesMax, .depth_max = 16});
-  if (!json || !json->is_array() || json->size() > kHubFilesMax)
+  if (!json || !json->is_array())
     return Fail(ErrorCode::kCorruptData,
                 "the hub's list of files of " + source.repository + " is not what it should be", "model");
+  if (json->size() > kHubFilesMax)
+    return Fail(ErrorCode::kTooLarge,
+                "the hub lists more than " + std::to_string(kHubFilesMax) + " files for " + source.repository +
+                    ": pull the file by its URL",
+                "model");
   std::vector<HubFile> files;
   for (size_t i = 0; i < json->size(); ++i) {
     HR_ASSIGN_OR_RETURN(HubFile file, ReadFile((*json)[i], "files[" + std::to_string(i) + "]"));

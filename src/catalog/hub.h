@@ -15,6 +15,7 @@ namespace headrace {
 
 constexpr size_t kHubListingBytesMax = 8u << 20;
 constexpr size_t kHubFilesMax = 20'000;
+constexpr size_t kHubPathBytesMax = 4096;
 
 struct HubOptions {
   std::string endpoint;  // without a slash at the end

@@ -90,8 +90,15 @@ Result<std::vector<InstalledModel>> ModelsFolder::List() const {
   if (code == std::errc::no_such_file_or_directory) return std::vector<InstalledModel>();
   if (code) return Fail(IoError("read the models folder " + path_, code));
   std::vector<std::string> names;
-  for (const fs::directory_iterator end; at != end && names.size() < kModelsFolderEntriesMax; at.increment(code))
+  for (const fs::directory_iterator end; at != end; at.increment(code)) {
+    if (names.size() == kModelsFolderEntriesMax)
+      return Fail(ErrorCode::kTooLarge,
+                  "the models folder " + path_ + " has more than " + std::to_string(kModelsFolderEntriesMax) +
+                      " entries: move the models to a folder of their own, or name another one with --models-dir",
+                  "models-dir");
     names.push_back(at->path().filename().string());
+  }
+  if (code) return Fail(IoError("read the models folder " + path_, code));
   std::ranges::sort(names);  // parts come in order
   std::map<std::string, InstalledModel> models;
   for (const std::string& file : names) {

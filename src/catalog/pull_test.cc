@@ -157,6 +157,31 @@ TEST_F(PullTest, HubsAreAskedForTheirFiles) {
   EXPECT_EQ(Pull("hf:o/bad").error().code, ErrorCode::kCorruptData);
 }
 
+TEST_F(PullTest, HubListsAreBounded) {
+  const auto listed = [&](const std::string& list) {
+    server_.Put("/api/models/o/r/tree/main?recursive=true", list);
+    return Pull("hf:o/r").error();
+  };
+  const auto files = [](size_t count) {
+    std::string list = "[";
+    for (size_t i = 0; i < count; ++i) list += i > 0 ? ",{}" : "{}";
+    return list + "]";
+  };
+  EXPECT_EQ(listed(files(kHubFilesMax)).code, ErrorCode::kUnsupported) << "as many as are read, none of them GGUF";
+  const Error many = listed(files(kHubFilesMax + 1));
+  EXPECT_EQ(many.code, ErrorCode::kTooLarge);
+  EXPECT_EQ(many.field, "model");
+  EXPECT_THAT(many.message, HasSubstr("more than 20000 files for o/r: pull the file by its URL"));
+  const Error large = listed(std::string(kHubListingBytesMax + 1, ' '));
+  EXPECT_EQ(large.code, ErrorCode::kTooLarge);
+  EXPECT_EQ(large.field, "model");
+  EXPECT_THAT(large.message, HasSubstr("of o/r is longer than 8388608 bytes: pull the file by its URL"));
+  const Error path = listed(R"([{"type":"file","path":")" + std::string(kHubPathBytesMax + 1, 'p') + "\"}]");
+  EXPECT_EQ(path.code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(path.field, "files[0].path");
+  EXPECT_THAT(path.message, HasSubstr("limit is 4096"));
+}
+
 TEST_F(PullTest, PartsOfOneModelComeTogether) {
   std::vector<HubFile> files = {{.path = "a-Q4_0-00002-of-00002.gguf"},
                                 {.path = "a-Q4_0-00001-of-00002.gguf"},
@@ -175,6 +200,9 @@ TEST_F(PullTest, ProgramsRunWithoutAShellAndAreCapturedAndCancelled) {
   const auto echo = real.run_program({"echo", "$HOME; exit 3"});
   ASSERT_TRUE(echo);
   EXPECT_EQ(echo->output_tail, "$HOME; exit 3\n");
+  const std::string tail = real.run_program({"seq", "10000"})->output_tail;
+  EXPECT_EQ(tail.size(), 8192u) << "the last words of a program that talks a lot";
+  EXPECT_TRUE(tail.ends_with("\n10000\n"));
   EXPECT_EQ(real.run_program({"false"})->exit_status, 1);
   EXPECT_EQ(real.run_program({"no-such-program-here"}).error().code, ErrorCode::kNotFound);
   EXPECT_EQ(SystemPullPorts([] { return true; }).run_program({"sleep", "60"}).error().code, ErrorCode::kCancelled);

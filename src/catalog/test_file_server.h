@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <string>
@@ -27,7 +28,7 @@ class TestFileServer {
     at.sin_family = AF_INET;
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof at;
-    bind(listener_, reinterpret_cast<const sockaddr*>(&at), size);
+    if (bind(listener_, reinterpret_cast<const sockaddr*>(&at), size) != 0) std::abort();
     listen(listener_, 8);
     getsockname(listener_, reinterpret_cast<sockaddr*>(&at), &size);
     port_ = ntohs(at.sin_port);

@@ -45,8 +45,8 @@ inline std::string TestZip(const std::vector<TestZipMember>& members) {
     AppendLe(facts, m.name.size(), 2);
     AppendLe(facts, 0, 2);
     const size_t offset = out.size();
-    out += std::string("PK\3\4\x14\0\0\0", 8) + facts + m.name + packed;
-    directory += std::string("PK\1\2\x14\0\x14\0\0\0", 10) + facts + std::string(10, '\0');
+    out.append("PK\3\4\x14\0\0\0", 8).append(facts).append(m.name).append(packed);
+    directory.append("PK\1\2\x14\0\x14\0\0\0", 10).append(facts).append(10, '\0');
     AppendLe(directory, offset, 4);
     directory += m.name;
   }

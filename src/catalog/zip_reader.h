@@ -17,7 +17,6 @@ namespace headrace {
 
 // A package has some hundred members; the central directory is read into memory.
 constexpr uint64_t kZipDirectoryBytesMax = 16u << 20;
-constexpr size_t kZipMembersMax = 65'535;
 
 struct ZipMember {
   std::string name;

@@ -63,9 +63,24 @@ TEST(ZipReaderTest, RandomBytesBehindAnEndRecordAreErrors) {
   }
 }
 
+TEST(ZipReaderTest, ALargeDirectoryIsRefusedUnread) {
+  std::string tail = "PK\5\6" + std::string(4, '\0');
+  AppendLe(tail, 1, 2);
+  AppendLe(tail, 1, 2);
+  AppendLe(tail, kZipDirectoryBytesMax + 1, 4);
+  AppendLe(tail, 0, 4);
+  const auto out = Unpack(tail + std::string(2, '\0'), "a");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(out.error().field, "archive");
+  EXPECT_EQ(out.error().message, "t.whl lists more than 16777216 bytes of members");
+}
+
 // A member that says 10 bytes and unpacks to 100 million must not fill the disk.
 TEST(ZipReaderTest, ABombStopsAtTheLengthItSays) {
-  std::string zip = TestZip({{"a", std::string(50'000'000, 'x'), true}});
+  std::string large;
+  large.resize(50'000'000, 'x');
+  std::string zip = TestZip({{"a", large, true}});
   const size_t length_at = zip.rfind("PK\1\2") + 24;
   for (int i = 0; i < 4; ++i) zip[length_at + static_cast<size_t>(i)] = i == 0 ? 10 : 0;
   const auto out = Unpack(zip, "a");

@@ -5,24 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/engine_request.h"
 #include "text/stream_decoder.h"
 
 namespace headrace {
 namespace {
-
-std::unique_ptr<EngineRequest> ToEngineRequest(PreparedRequest prepared) {
-  const SamplingFields& f = prepared.api.sampling;
-  auto r = std::make_unique<EngineRequest>();
-  r->prompt = std::move(prepared.prompts.front());
-  r->sampling.temperature = static_cast<float>(f.temperature);
-  r->sampling.top_p = static_cast<float>(f.top_p);
-  r->sampling.min_p = static_cast<float>(f.min_p);
-  r->sampling.top_k = static_cast<int32_t>(std::min<int64_t>(f.top_k, INT32_MAX));
-  r->sampling.repetition_penalty = static_cast<float>(f.repetition_penalty);
-  r->sampling.seed = prepared.seed;
-  r->max_tokens = prepared.api.max_tokens.value_or(INT64_MAX);
-  return r;
-}
 
 double PerSecond(int64_t count, TimeNs time) {
   return time > 0 ? static_cast<double>(count) * static_cast<double>(kNsPerSecond) / static_cast<double>(time) : 0;
@@ -64,7 +51,9 @@ Result<Answer> Answerer::Ask(GenerationRequest request, const std::function<void
   Answer answer;
   answer.submitted = clock_.Now();
   answer.prompt_tokens = prepared.prompt_tokens();
-  HR_ASSIGN_OR_RETURN(const std::shared_ptr<EngineStream> stream, service_->engine().Submit(ToEngineRequest(std::move(prepared)), &bell_));
+  HR_ASSIGN_OR_RETURN(const std::optional<StopMatcher> stops, StopsOf(prepared.api));
+  HR_ASSIGN_OR_RETURN(const std::shared_ptr<EngineStream> stream,
+                      service_->engine().Submit(ToEngineRequest(prepared, 0, stops), &bell_));
   AnswerText text;
   while (!Drain(*stream, show, &text, &answer)) {
     if (stop()) {
@@ -78,7 +67,8 @@ Result<Answer> Answerer::Ask(GenerationRequest request, const std::function<void
 }
 
 // Everything new. True after the last event.
-bool Answerer::Drain(EngineStream& stream, const std::function<void(std::string_view)>& show, AnswerText* text, Answer* answer) {
+bool Answerer::Drain(EngineStream& stream, const std::function<void(std::string_view)>& show, AnswerText* text,
+                     Answer* answer) {
   TokenEvent event;
   while (answer->end == EndReason::kNone && stream.Pop(event)) {
     if (event.token >= 0) {
@@ -97,10 +87,11 @@ std::string RatesOf(const Answer& answer) {
   if (answer.generated_tokens == 0) return fmt::format("prompt       {} tokens, no answer\n", answer.prompt_tokens);
   const TimeNs to_first = answer.first_token - answer.submitted;
   // The first token belongs to the prompt's time: the rate is of the gaps after it.
-  return fmt::format("prompt       {} tokens, {:.1f} tokens/s\ngeneration   {} tokens, {:.1f} tokens/s\nfirst token  {:.3f} s\n",
-                     answer.prompt_tokens, PerSecond(answer.prompt_tokens, to_first), answer.generated_tokens,
-                     PerSecond(answer.generated_tokens - 1, answer.last_token - answer.first_token),
-                     static_cast<double>(to_first) / static_cast<double>(kNsPerSecond));
+  return fmt::format(
+      "prompt       {} tokens, {:.1f} tokens/s\ngeneration   {} tokens, {:.1f} tokens/s\nfirst token  {:.3f} s\n",
+      answer.prompt_tokens, PerSecond(answer.prompt_tokens, to_first), answer.generated_tokens,
+      PerSecond(answer.generated_tokens - 1, answer.last_token - answer.first_token),
+      static_cast<double>(to_first) / static_cast<double>(kNsPerSecond));
 }
 
 }  // namespace headrace

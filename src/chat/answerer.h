@@ -44,7 +44,8 @@ class Answerer {
 
  private:
   explicit Answerer(const Clock& clock) : clock_(clock) {}
-  bool Drain(EngineStream& stream, const std::function<void(std::string_view)>& show, class AnswerText* text, Answer* answer);
+  bool Drain(EngineStream& stream, const std::function<void(std::string_view)>& show, class AnswerText* text,
+             Answer* answer);
 
   const Clock& clock_;
   FutexDoorbell bell_;  // outlives the engine, which may ring it for an answer that was stopped

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/exit_code.h"
 #include "chat/answerer.h"
 #include "chat/chat_settings.h"
 #include "chat/conversation.h"
@@ -18,28 +19,14 @@
 #include "chat/line_editor.h"
 #include "chat/screen.h"
 #include "chat/terminal_chat.h"
-#include "server/serve.h"
 
 namespace headrace {
 namespace {
 
-constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells have it
-
-int ExitCodeFor(const Error& error) {
-  switch (error.code) {
-    case ErrorCode::kInvalidArgument:
-    case ErrorCode::kContextLength:
-    case ErrorCode::kTooLarge: return 2;
-    case ErrorCode::kNotFound: return 3;
-    case ErrorCode::kOverloaded: return kExitCannotServe;
-    default: return 1;
-  }
-}
-
 int Complain(Screen& screen, const Error& error) {
   screen.EndLine();
   screen.Note("headrace: " + ErrorText(error, false));
-  return ExitCodeFor(error);
+  return ExitCodeOf(error);
 }
 
 ServeOptions ToServeOptions(const RunOptions& options) {
@@ -65,11 +52,13 @@ Result<std::string> ReadStdin() {
     const ssize_t got = read(STDIN_FILENO, chunk, sizeof(chunk));
     if (got < 0 && errno == EINTR) continue;
     // A closed stdin is an empty one.
-    if (got < 0 && errno != EBADF) return Fail(ErrorCode::kIo, fmt::format("cannot read stdin: {}", std::strerror(errno)));
+    if (got < 0 && errno != EBADF)
+      return Fail(ErrorCode::kIo, fmt::format("cannot read stdin: {}", std::strerror(errno)));
     if (got <= 0) break;
     text.append(chunk, static_cast<size_t>(got));
     if (text.size() > kMessageBytesMax) {
-      return Fail(ErrorCode::kTooLarge, fmt::format("stdin holds more than {} MiB, the largest prompt", kMessageBytesMax >> 20), "prompt");
+      return Fail(ErrorCode::kTooLarge,
+                  fmt::format("stdin holds more than {} MiB, the largest prompt", kMessageBytesMax >> 20), "prompt");
     }
   }
   if (text.ends_with('\n')) text.pop_back();
@@ -91,24 +80,29 @@ Result<std::string> OnePrompt(const RunOptions& options) {
   if (prompt.find_first_not_of(" \t\r\n") == std::string::npos) {
     return Fail(ErrorCode::kInvalidArgument, "the prompt is empty: give it as an argument or on stdin", "prompt");
   }
-  if (std::string why = WhyNotText(prompt); !why.empty()) return Fail(ErrorCode::kInvalidArgument, std::move(why), "prompt");
+  if (std::string why = WhyNotText(prompt); !why.empty())
+    return Fail(ErrorCode::kInvalidArgument, std::move(why), "prompt");
   return prompt;
 }
 
 void SayIfBaseModel(const Answerer& answerer, const ChatSettings& settings, Screen& screen) {
   if (answerer.has_chat_template()) return;
-  screen.Note(fmt::format("This model has no chat template: it continues your text instead of answering it, by up to {} tokens. "
-                          "--chat-template FILE gives it one.", settings.max_tokens.value_or(kCompletionTokensDefault)));
-  if (!settings.system.empty()) screen.Note("It does not see the system prompt.");
+  screen.Note(fmt::format(
+      "This model has no chat template: it continues your text instead of answering it, by up to {} tokens. "
+      "--chat-template FILE gives it one.",
+      settings.max_tokens().value_or(kCompletionTokensDefault)));
+  if (!settings.system().empty()) screen.Note("It does not see the system prompt.");
 }
 
 int AnswerOnce(Answerer& answerer, Screen& screen, const ChatSettings& settings, std::string prompt, bool verbose) {
   Conversation conversation;
   conversation.AddUser(std::move(prompt));
   const CtrlC ctrl_c;
-  GenerationRequest request = answerer.has_chat_template() ? conversation.ChatRequest(settings) : conversation.CompletionRequest(settings);
-  const auto answer = answerer.Ask(std::move(request), [&](std::string_view piece) { screen.Write(piece); },
-                                   [&] { return CtrlC::Pressed() || !screen.status(); });
+  GenerationRequest request =
+      answerer.has_chat_template() ? conversation.ChatRequest(settings) : conversation.CompletionRequest(settings);
+  const auto answer = answerer.Ask(
+      std::move(request), [&](std::string_view piece) { screen.Write(piece); },
+      [&] { return CtrlC::Pressed() || !screen.status(); });
   if (!answer) return Complain(screen, answer.error());
   screen.EndLine();
   if (!screen.status()) return Complain(screen, screen.status().error());
@@ -117,7 +111,8 @@ int AnswerOnce(Answerer& answerer, Screen& screen, const ChatSettings& settings,
   return answer->end == EndReason::kNone ? kExitInterrupted : 0;
 }
 
-int ChatUntilBye(Answerer& answerer, LineEditor& editor, Screen& screen, const ChatSettings& settings, const RunOptions& options) {
+int ChatUntilBye(Answerer& answerer, LineEditor& editor, Screen& screen, const ChatSettings& settings,
+                 const RunOptions& options) {
   const CtrlC ctrl_c;
   const std::string name = std::filesystem::path(options.model).filename().string();
   screen.Note(fmt::format("{}: {}", name, answerer.MemoryPlan()));

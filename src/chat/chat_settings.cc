@@ -2,101 +2,122 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <vector>
+#include <cmath>
+#include <utility>
 
+#include "api/limits.h"
 #include "chat/input_reader.h"
 #include "config/near_names.h"
 
 namespace headrace {
 namespace {
 
-constexpr int64_t kTokensMax = 1 << 30;  // beyond every context
-const std::vector<std::string>& SettingNames() {
-  static const std::vector<std::string> names = {"temperature", "top_p", "top_k", "seed", "max_tokens", "system"};
-  return names;
+template <typename T>
+std::optional<T> WholeNumber(std::string_view text) {
+  T number{};
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
 }
 
-template <typename T>
-Status SetNumber(std::string_view name, std::string_view value, T min, T max, std::optional<T>* out) {
-  if (value == "default") {
-    out->reset();
-    return {};
+// What is typed, as the API would get it. What is no number stays a text, so that the API's reader says what it takes.
+Json ValueOf(std::string_view name, std::string_view text) {
+  if (name == "stop") {
+    // "[INST]" is a stop string too: only what is JSON is read as JSON.
+    const auto json = ParseJson(text, {});
+    return json && (json->is_array() || json->is_string()) ? *json : Json(std::string(text));
   }
-  T number{};
-  const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), number);
-  // Written so that NaN fails.
-  if (code == std::errc{} && end == value.data() + value.size() && number >= min && number <= max) {
-    *out = number;
-    return {};
+  if (const auto integer = WholeNumber<int64_t>(text)) return *integer;
+  if (const auto number = WholeNumber<double>(text); number && std::isfinite(*number)) return *number;
+  return std::string(text);
+}
+
+Status CheckIsText(const Json& value, std::string_view name) {
+  if (value.is_string()) {
+    if (std::string why = WhyNotText(value.get_ref<const std::string&>()); !why.empty())
+      return Fail(ErrorCode::kInvalidArgument, std::move(why), std::string(name));
   }
-  const char* kind = std::is_integral_v<T> ? "a whole number" : "a number";
-  return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is {} from {} to {}, or \"default\"", name, kind, min, max),
-              std::string(name));
+  for (const Json& item : value.is_array() ? value : Json::array()) HR_RETURN_IF_ERROR(CheckIsText(item, name));
+  return {};
 }
 
 }  // namespace
 
+const std::vector<std::string>& ChatSettingNames() {
+  static const std::vector<std::string> kNames = {
+      "temperature", "top_k", "top_p",      "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty",
+      "seed",        "stop",  "max_tokens", "system"};
+  return kNames;
+}
+
 Result<ChatSettings> ChatSettings::From(const RunOptions& options) {
   ChatSettings settings;
   // Through the same checks as what is typed later.
-  const auto set = [&](const char* name, const auto& value) -> Status { return settings.Set(name, fmt::format("{}", value)); };
-  if (options.temperature) HR_RETURN_IF_ERROR(set("temperature", *options.temperature));
-  if (options.top_p) HR_RETURN_IF_ERROR(set("top_p", *options.top_p));
-  if (options.seed) HR_RETURN_IF_ERROR(set("seed", *options.seed));
-  if (options.max_tokens != 0) HR_RETURN_IF_ERROR(set("max_tokens", options.max_tokens));
-  if (std::string why = WhyNotText(options.system); !why.empty()) return Fail(ErrorCode::kInvalidArgument, std::move(why), "system");
-  settings.system = options.system;
+  HR_RETURN_IF_ERROR(settings.SetFields(options.settings));
+  if (std::string why = WhyNotText(options.system); !why.empty())
+    return Fail(ErrorCode::kInvalidArgument, std::move(why), "system");
+  settings.system_ = options.system;
   return settings;
 }
 
 Status ChatSettings::Set(std::string_view name, std::string_view value) {
-  if (name == "temperature") return SetNumber<double>(name, value, 0, 2, &temperature);
-  if (name == "top_p") return SetNumber<double>(name, value, 0, 1, &top_p);
-  if (name == "top_k") return SetNumber<int64_t>(name, value, 0, INT32_MAX, &top_k);
-  if (name == "seed") return SetNumber<uint64_t>(name, value, 0, UINT64_MAX, &seed);
-  if (name == "max_tokens") return SetNumber<int64_t>(name, value, 1, kTokensMax, &max_tokens);
   if (name == "system") {
-    system = value == "default" ? "" : value;
+    system_ = value == "default" ? "" : value;
     return {};
   }
-  return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("there is no setting '{}'.{} There are {}.", name.substr(0, 60), NearSentence(name, SettingNames()),
-                          fmt::join(SettingNames(), ", ")),
-              std::string(name.substr(0, 60)));
+  if (std::ranges::find(ChatSettingNames(), name) == ChatSettingNames().end()) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no setting '{}'.{} There are {}.", name.substr(0, 60),
+                            NearSentence(name, ChatSettingNames()), fmt::join(ChatSettingNames(), ", ")),
+                std::string(name.substr(0, 60)));
+  }
+  Json fields = fields_;
+  if (value == "default")
+    fields.erase(std::string(name));
+  else
+    fields[std::string(name)] = ValueOf(name, value);
+  return SetFields(std::move(fields));
+}
+
+Status ChatSettings::SetFields(Json fields) {
+  GenerationRequest checked;
+  HR_RETURN_IF_ERROR(ReadChatSettings(fields, {}, &checked));
+  for (const auto& [name, value] : fields.items()) HR_RETURN_IF_ERROR(CheckIsText(value, name));
+  fields_ = std::move(fields);
+  checked_ = std::move(checked);
+  return {};
 }
 
 void ChatSettings::Apply(GenerationRequest* request) const {
-  SamplingFields& s = request->sampling;
-  s.given.temperature = temperature.has_value();
-  s.given.top_p = top_p.has_value();
-  s.given.top_k = top_k.has_value();
+  request->sampling = checked_.sampling;
+  request->stop = checked_.stop;
+  request->max_tokens = checked_.max_tokens;
   // Not "given": the model's own defaults come before these.
-  s.temperature = temperature.value_or(kTemperatureDefault);
-  s.top_p = top_p.value_or(kTopPDefault);
-  s.top_k = top_k.value_or(s.top_k);
-  s.seed = seed;
-  request->max_tokens = max_tokens;
+  SamplingFields& s = request->sampling;
+  if (!s.given.temperature) s.temperature = kTemperatureDefault;
+  if (!s.given.top_p) s.top_p = kTopPDefault;
 }
 
 Json ChatSettings::AsJson() const {
   Json out = Json::object();
-  if (temperature) out["temperature"] = *temperature;
-  if (top_p) out["top_p"] = *top_p;
-  if (top_k) out["top_k"] = *top_k;
-  if (seed) out["seed"] = *seed;
-  if (max_tokens) out["max_tokens"] = *max_tokens;
-  if (!system.empty()) out["system"] = system;
+  for (const std::string& name : ChatSettingNames()) {
+    if (const auto it = fields_.find(name); it != fields_.end()) out[name] = *it;
+  }
+  if (!system_.empty()) out["system"] = system_;
   return out;
 }
 
 std::string ChatSettings::AsText() const {
   const Json set = AsJson();
   std::string out;
-  for (const std::string& name : SettingNames()) {
+  for (const std::string& name : ChatSettingNames()) {
     const auto it = set.find(name);
-    const std::string value = it == set.end() ? "default" : it->is_string() ? it->get<std::string>() : DumpJson(*it);
-    out += fmt::format("  {:<12} {}\n", name, value);
+    // A stop string of one line break is seen only as JSON.
+    const bool plain = it != set.end() && it->is_string() && name != "stop";
+    const std::string value = it == set.end() ? "default" : plain ? it->get<std::string>() : DumpJson(*it);
+    out += fmt::format("  {:<18} {}\n", name, value);
   }
   return out;
 }

@@ -1,10 +1,12 @@
-// What /set changes: sampling, length, system prompt. Pure; one thread.
+// What flags and /set change: sampling, length, stop strings, system prompt. Ranges and errors are the API's: its own
+// reader checks them. One thread.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/request.h"
 #include "base/result.h"
@@ -18,23 +20,32 @@ namespace headrace {
 constexpr double kTemperatureDefault = 0.7;
 constexpr double kTopPDefault = 0.95;
 
-struct ChatSettings {
-  std::optional<double> temperature, top_p;  // unset: the model's own, else the above
-  std::optional<int64_t> top_k;              // 0: off
-  std::optional<uint64_t> seed;              // unset: drawn for each answer
-  std::optional<int64_t> max_tokens;         // unset: what the context leaves
-  std::string system;                        // "": none
+// temperature ... max_tokens, system, as /set takes them.
+const std::vector<std::string>& ChatSettingNames();
 
+class ChatSettings {
+ public:
   // kInvalidArgument, with the setting as field, when a value is out of range.
   static Result<ChatSettings> From(const RunOptions& options);
 
-  // `value` "default" unsets. kInvalidArgument names the setting, what it takes, and near names for an unknown one.
+  // `value` as it is typed; "default" unsets. A stop string may also be a JSON string, and several are a JSON array of
+  // them. kInvalidArgument names the setting, what it takes, and near names for an unknown one; nothing changes then.
   Status Set(std::string_view name, std::string_view value);
   void Apply(GenerationRequest* request) const;
+
+  const std::string& system() const { return system_; }                      // "": none
+  std::optional<int64_t> max_tokens() const { return checked_.max_tokens; }  // unset: what the context leaves
   // Only what is set.
   Json AsJson() const;
   // One line each.
   std::string AsText() const;
+
+ private:
+  Status SetFields(Json fields);
+
+  Json fields_ = Json::object();  // what is set, by the API's names
+  GenerationRequest checked_;     // the same, read
+  std::string system_;
 };
 
 }  // namespace headrace

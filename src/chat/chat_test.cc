@@ -4,6 +4,7 @@
 #include "chat/chat.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,6 +22,9 @@
 #include "chat/input_reader.h"
 #include "chat/screen.h"
 #include "chat/terminal_chat.h"
+#include "config/option_table.h"
+#include "config/option_value.h"
+#include "server/engine_request.h"
 
 namespace headrace {
 namespace {
@@ -113,7 +117,9 @@ TEST(InputReaderTest, RefusesWhatIsNotTextOrTooLong) {
   EXPECT_THAT(WhyNotText("ab\xFFz"), HasSubstr("byte 2"));
   EXPECT_THAT(WhyNotText(std::string_view("a\0b", 3)), HasSubstr("byte 1"));
   EXPECT_EQ(WhyNotText("Grüße 🙂\n"), "");
-  EXPECT_EQ(reader.Take(std::string(kMessageBytesMax + 1, 'x')).kind, Kind::kRefused);
+  const ChatInput longer = reader.Take(std::string(kMessageBytesMax + 1, 'x'));
+  EXPECT_EQ(longer.kind, Kind::kRefused);
+  EXPECT_EQ(longer.text, "a message has at most 16 MiB; this one was dropped");
   reader.Take("\"\"\"");
   EXPECT_EQ(reader.Take(std::string(kMessageBytesMax, 'x')).kind, Kind::kMore);
   EXPECT_EQ(reader.Take("y").kind, Kind::kRefused);
@@ -138,41 +144,143 @@ TEST(CommandTest, NamesNearOnes) {
   ASSERT_FALSE(unknown);
   EXPECT_THAT(unknown.error().message, HasSubstr("Near: /clear"));
   EXPECT_THAT(ChatCommand::Parse("/").error().message, HasSubstr("/help"));
-  for (const char* word : {"/set", "/show", "/clear", "/save", "/help", "/bye"}) EXPECT_THAT(CommandHelp(), HasSubstr(word));
+  for (const char* word : {"/set", "/show", "/clear", "/save", "/help", "/bye"})
+    EXPECT_THAT(CommandHelp(), HasSubstr(word));
+}
+
+GenerationRequest Applied(const ChatSettings& settings) {
+  GenerationRequest request;
+  settings.Apply(&request);
+  return request;
 }
 
 TEST(ChatSettingsTest, TakesValuesInRangeOnly) {
   ChatSettings s;
   EXPECT_TRUE(s.Set("temperature", "0.25"));
-  EXPECT_EQ(s.temperature, 0.25);
   EXPECT_TRUE(s.Set("top_k", "40"));
-  EXPECT_TRUE(s.Set("seed", "18446744073709551615"));
-  EXPECT_EQ(s.seed, UINT64_MAX);
+  EXPECT_TRUE(s.Set("seed", "-1"));
+  EXPECT_EQ(Applied(s).sampling.seed, UINT64_MAX);
   for (const char* bad : {"2.1", "-1", "nan", "inf", "1x", ""}) EXPECT_FALSE(s.Set("temperature", bad)) << bad;
-  EXPECT_EQ(s.temperature, 0.25);
+  EXPECT_EQ(Applied(s).sampling.temperature, 0.25);
   EXPECT_FALSE(s.Set("max_tokens", "0"));
   EXPECT_FALSE(s.Set("max_tokens", "1.5"));
   EXPECT_TRUE(s.Set("temperature", "default"));
-  EXPECT_FALSE(s.temperature.has_value());
+  EXPECT_FALSE(Applied(s).sampling.given.temperature);
   EXPECT_THAT(s.Set("top-p", "1").error().message, HasSubstr("Near: top_p"));
-  EXPECT_THAT(s.Set("top_p", "7").error().message, HasSubstr("from 0 to 1"));
+}
+
+TEST(ChatSettingsTest, EveryFieldOfSamplingReachesTheRequest) {
+  ChatSettings s;
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"temperature", "0.5"},
+                                                                  {"top_k", "7"},
+                                                                  {"top_p", "0.25"},
+                                                                  {"min_p", "0.125"},
+                                                                  {"seed", "9"},
+                                                                  {"presence_penalty", "-0.5"},
+                                                                  {"frequency_penalty", "0.5"},
+                                                                  {"max_tokens", "11"},
+                                                                  {"repetition_penalty", "1.25"},
+                                                                  {"stop", "END"},
+                                                                  {"system", "Be brief."}})
+    ASSERT_TRUE(s.Set(name, value)) << name;
+  const GenerationRequest r = Applied(s);
+  const SamplingParams p = ToSamplingParams(r.sampling, 3);
+  EXPECT_THAT((std::vector<float>{p.temperature, p.top_p, p.min_p, p.presence_penalty, p.frequency_penalty,
+                                  p.repetition_penalty}),
+              ElementsAre(0.5f, 0.25f, 0.125f, -0.5f, 0.5f, 1.25f));
+  EXPECT_EQ(p.top_k, 7);
+  EXPECT_EQ(p.seed, 3u) << "the drawn one";
+  EXPECT_EQ(r.sampling.seed, 9u);
+  EXPECT_EQ(r.max_tokens, 11);
+  EXPECT_THAT(r.stop, ElementsAre("END"));
+  for (const std::string& name : ChatSettingNames()) {
+    EXPECT_THAT(s.AsText(), HasSubstr("  " + name + " "));
+    EXPECT_TRUE(s.AsJson().contains(name)) << name;
+    EXPECT_THAT(CommandHelp(), HasSubstr(name));
+    EXPECT_TRUE(s.Set(name, "default"));
+  }
+  EXPECT_TRUE(s.AsJson().empty());
+}
+
+TEST(ChatSettingsTest, StopStringsAreTextOrJson) {
+  ChatSettings s;
+  const auto stops = [&](const char* typed) {
+    EXPECT_TRUE(s.Set("stop", typed)) << typed;
+    return Applied(s).stop;
+  };
+  EXPECT_THAT(stops("two words"), ElementsAre("two words"));
+  EXPECT_THAT(stops("[INST]"), ElementsAre("[INST]"));
+  EXPECT_THAT(stops(R"("\n")"), ElementsAre("\n"));
+  EXPECT_THAT(stops(R"(["a","default"])"), ElementsAre("a", "default"));
+  EXPECT_THAT(s.AsText(), HasSubstr(R"(["a","default"])"));
+  EXPECT_THAT(s.Set("stop", R"([""])").error().message, HasSubstr("'stop[0]' is empty"));
+  EXPECT_THAT(s.Set("stop", "[1]").error().message, HasSubstr("'stop[0]' must be a string"));
+  EXPECT_FALSE(s.Set("stop", "a\xFF"));
+  EXPECT_EQ(Applied(s).stop.size(), 2u) << "a refused value changes nothing";
+}
+
+TEST(ChatSettingsTest, ErrorsAreTheApis) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"temperature", "2.5"},
+                                                                  {"top_p", "7"},
+                                                                  {"min_p", "-1"},
+                                                                  {"presence_penalty", "3"},
+                                                                  {"frequency_penalty", "-3"},
+                                                                  {"repetition_penalty", "0"},
+                                                                  {"top_k", "-2"},
+                                                                  {"seed", "1.5"},
+                                                                  {"max_tokens", "0"}}) {
+    const auto by_api = ParseChatRequest(
+        std::string(R"({"model":"m","messages":[{"role":"user","content":"x"}],")") + name + "\":" + value + "}", {});
+    const Status by_chat = ChatSettings().Set(name, value);
+    ASSERT_FALSE(by_api || by_chat) << name;
+    EXPECT_EQ(by_chat.error().message, by_api.error().message);
+    EXPECT_EQ(by_chat.error().field, name);
+  }
+}
+
+// The table of options has ranges too, so that `config check` and the place of a mistake (file, variable) work.
+TEST(ChatSettingsTest, RangesOfTheFlagsAreTheApis) {
+  int compared = 0;
+  for (const OptionSpec& spec : OptionTable()) {
+    if (spec.group != OptionGroup::kSampling || spec.value_name == "TEXT") continue;
+    ++compared;
+    const bool integer = spec.kind == OptionKind::kInteger;
+    const auto text = [&](double value, bool top) {
+      if (!integer) return fmt::format("{}", value);
+      return top && value >= 0x1p63 ? std::string("9223372036854775807")
+                                    : fmt::format("{}", static_cast<int64_t>(value));
+    };
+    const std::string name = FileKey(spec), min = text(spec.min, false), max = text(spec.max, true);
+    EXPECT_TRUE(ChatSettings().Set(name, min)) << name;
+    EXPECT_TRUE(ChatSettings().Set(name, max)) << name;
+    EXPECT_TRUE(CheckOptionValue(spec, {min}, name) && CheckOptionValue(spec, {max}, name)) << name;
+    const std::string out_of_range = integer ? "1e30" : fmt::format("{}", spec.max + 1);
+    const Status api = ChatSettings().Set(name, out_of_range), flag = CheckOptionValue(spec, {out_of_range}, name);
+    ASSERT_FALSE(api || flag) << name;
+    EXPECT_THAT(api.error().message, HasSubstr(fmt::format("from {} to {}", min, max)));
+    if (!integer) EXPECT_THAT(flag.error().message, HasSubstr(fmt::format("must be a number from {} to {}", min, max)));
+  }
+  EXPECT_EQ(compared, 9);
 }
 
 TEST(ChatSettingsTest, FromOptionsChecksThem) {
   RunOptions options;
-  options.temperature = 0;
-  options.max_tokens = 7;
+  options.settings = {{"temperature", 0}, {"max_tokens", 7}, {"stop", {"a", "b"}}};
   options.system = "Be brief.";
   const auto s = ChatSettings::From(options);
   ASSERT_TRUE(s);
-  EXPECT_EQ(s->temperature, 0);
-  EXPECT_EQ(s->max_tokens, 7);
+  EXPECT_EQ(Applied(*s).sampling.temperature, 0);
+  EXPECT_EQ(s->max_tokens(), 7);
+  EXPECT_THAT(Applied(*s).stop, ElementsAre("a", "b"));
   EXPECT_THAT(s->AsText(), HasSubstr("Be brief."));
-  options.top_p = 3;
+  options.settings["top_p"] = 3;
   EXPECT_EQ(ChatSettings::From(options).error().field, "top_p");
-  options.top_p.reset();
-  options.max_tokens = -1;
+  options.settings = {{"max_tokens", -1}};
   EXPECT_EQ(ChatSettings::From(options).error().field, "max_tokens");
+  options.settings = {{"stop", {std::string("a\xFF")}}};
+  EXPECT_EQ(ChatSettings::From(options).error().field, "stop");
 }
 
 TEST(ChatSettingsTest, GivenWinsOverTheModelsDefaults) {
@@ -199,7 +307,7 @@ TEST(ConversationTest, SystemFirstThenTurns) {
   c.AddAssistant("two");
   c.AddUser("three");
   EXPECT_EQ(c.ChatRequest(s).messages.size(), 3u);
-  s.system = "Be brief.";
+  ASSERT_TRUE(s.Set("system", "Be brief."));
   EXPECT_EQ(DumpJson(c.ChatRequest(s).messages[0]), R"({"role":"system","content":"Be brief."})");
   c.DropLast();
   EXPECT_EQ(DumpJson(c.ChatRequest(s).messages.back()), R"({"role":"assistant","content":"two"})");
@@ -223,7 +331,7 @@ TEST(ConversationTest, TranscriptIsWhatTheApiTakes) {
   Conversation c;
   ChatSettings s;
   ASSERT_TRUE(s.Set("seed", "7"));
-  s.system = "Be brief.";
+  ASSERT_TRUE(s.Set("system", "Be brief."));
   c.AddUser("Hi \"there\"");
   EXPECT_EQ(DumpJson(c.Transcript("m.gguf", s)),
             R"({"model":"m.gguf","settings":{"seed":7},"messages":[{"role":"system","content":"Be brief."},)"
@@ -236,8 +344,10 @@ TEST(ScreenTest, ModelTextCannotSteerTheTerminal) {
   EXPECT_EQ(SafeForTerminal("plain\n\ttext é 🙂"), "plain\n\ttext é 🙂");
   EXPECT_EQ(SafeForTerminal("\x1b]0;title\x07"), "\\x1b]0;title\\x07");
   EXPECT_EQ(SafeForTerminal("a\rb\x7f"), "a\\x0db\\x7f");
-  EXPECT_EQ(SafeForTerminal("\xC2\x9B" "31m"), "\\x9b31m");  // CSI of eight bits
-  EXPECT_EQ(SafeForTerminal("\xC2\xA0"), "\xC2\xA0");        // a no-break space is none
+  EXPECT_EQ(SafeForTerminal("\xC2\x9B"
+                            "31m"),
+            "\\x9b31m");                               // CSI of eight bits
+  EXPECT_EQ(SafeForTerminal("\xC2\xA0"), "\xC2\xA0");  // a no-break space is none
 }
 
 TEST(ScreenTest, PipesGetTheBytesAndOneLineBreak) {
@@ -248,7 +358,8 @@ TEST(ScreenTest, PipesGetTheBytesAndOneLineBreak) {
   screen.EndLine();
   screen.EndLine();
   char read_back[64];
-  EXPECT_EQ(std::string_view(read_back, static_cast<size_t>(read(ends[0], read_back, sizeof(read_back)))), "a\x1b[31m\n");
+  EXPECT_EQ(std::string_view(read_back, static_cast<size_t>(read(ends[0], read_back, sizeof(read_back)))),
+            "a\x1b[31m\n");
   close(ends[0]);
   close(ends[1]);
 }
@@ -272,7 +383,7 @@ TEST(HistoryFileTest, KeepsLinesForTheOwnerOnly) {
   again.Append("two\nlines");
   again.Append(std::string(kHistoryLineBytesMax + 1, 'x'));
   EXPECT_THAT(HistoryFile(path).Load(), ElementsAre("first", "second"));
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(stat(path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   ASSERT_EQ(stat(folder.At("state/headrace").c_str(), &info), 0);
@@ -289,6 +400,15 @@ TEST(HistoryFileTest, IsCutToTheNewest) {
   ASSERT_EQ(lines.size(), kHistoryLinesMax);
   EXPECT_EQ(lines.front(), "line 5");
   EXPECT_LT(std::filesystem::file_size(path), text.size());
+}
+
+TEST(HistoryFileTest, AFileThatNobodyCutIsStartedAnew) {
+  const Folder folder;
+  const std::string path = folder.At("history");
+  ASSERT_TRUE(WriteFileAtomically(path, ""));
+  std::filesystem::resize_file(path, kHistoryFileBytesMax + 1);
+  EXPECT_TRUE(HistoryFile(path).Load().empty());
+  EXPECT_EQ(std::filesystem::file_size(path), 0u);
 }
 
 TEST(HistoryFileTest, NoPathNoHistory) {
@@ -338,7 +458,8 @@ TEST_F(AnswererTest, ShowsWholeCharactersAndCounts) {
 }
 
 TEST_F(AnswererTest, StopsAndAnswersAgain) {
-  Load(R"({"step_ms": 1, "replies": [{"match": "short", "pieces": ["ok"]}, {"pieces": ["on", " and"], "repeat": 1000}]})");
+  Load(
+      R"({"step_ms": 1, "replies": [{"match": "short", "pieces": ["ok"]}, {"pieces": ["on", " and"], "repeat": 1000}]})");
   for (int round = 0; round < 20; ++round) {  // more than may wait inside the engine
     const auto stopped = Ask("long", [this] { return !shown_.empty(); });
     ASSERT_TRUE(stopped) << stopped.error().message;
@@ -346,6 +467,16 @@ TEST_F(AnswererTest, StopsAndAnswersAgain) {
     EXPECT_FALSE(stopped->text.empty());
   }
   EXPECT_EQ(Ask("short")->text, "ok");
+}
+
+TEST_F(AnswererTest, StopStringsReachTheEngine) {
+  Load(R"({"step_ms": 0, "replies": [{"pieces": ["The", " quick", " br", "own", " fox"]}]})");
+  ASSERT_TRUE(settings_.Set("stop", R"(["never","own f"])"));
+  const auto answer = Ask("x");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->text, "The quick br");
+  EXPECT_EQ(shown_, answer->text) << "no part of the stop string was shown";
+  EXPECT_EQ(answer->end, EndReason::kStop);
 }
 
 TEST_F(AnswererTest, FaultIsAnError) {
@@ -369,7 +500,7 @@ TEST_F(AnswererTest, FullContextSaysWhatToDo) {
 
 TEST_F(AnswererTest, MaxTokensIsNotAFullContext) {
   Load(R"({"step_ms": 0, "replies": [{"pieces": ["a", "b"], "repeat": 100}]})");
-  settings_.max_tokens = 3;
+  ASSERT_TRUE(settings_.Set("max_tokens", "3"));
   const auto cut = Ask("x");
   ASSERT_TRUE(cut);
   EXPECT_THAT(WhyCut(*cut, answerer_->tokens_max(), true), HasSubstr("max_tokens"));

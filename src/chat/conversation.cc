@@ -47,7 +47,7 @@ Json Conversation::Transcript(std::string_view model, const ChatSettings& settin
 
 Json Conversation::WithSystem(const ChatSettings& settings) const {
   Json all = Json::array();
-  if (!settings.system.empty()) all.push_back(Message("system", settings.system));
+  if (!settings.system().empty()) all.push_back(Message("system", settings.system()));
   for (const Json& message : messages_) all.push_back(message);
   return all;
 }

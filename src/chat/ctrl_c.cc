@@ -14,7 +14,7 @@ void OnSignal(int) { pressed.store(true, std::memory_order_relaxed); }
 }  // namespace
 
 CtrlC::CtrlC() {
-  struct sigaction watch {};
+  struct sigaction watch{};
   watch.sa_handler = OnSignal;
   sigemptyset(&watch.sa_mask);
   sigaction(SIGINT, &watch, &old_);

@@ -17,7 +17,7 @@ class CtrlC {
   static void Forget();
 
  private:
-  struct sigaction old_ {};
+  struct sigaction old_{};
 };
 
 }  // namespace headrace

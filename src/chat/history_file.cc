@@ -16,7 +16,7 @@ namespace {
 // Parents first; what exists keeps its mode.
 void MakeFolders(const std::filesystem::path& folder) {
   if (folder.empty() || folder == folder.parent_path()) return;
-  struct stat info {};
+  struct stat info{};
   if (stat(folder.c_str(), &info) == 0) return;
   MakeFolders(folder.parent_path());
   mkdir(folder.c_str(), 0700);

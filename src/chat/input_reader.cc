@@ -62,7 +62,8 @@ ChatInput InputReader::Finish(std::string text) {
   const bool command = text.starts_with('/') && !quoted_;
   Discard();
   if (text.size() > kMessageBytesMax) {
-    return {ChatInput::Kind::kRefused, fmt::format("a message has at most {} MiB; this one was dropped", kMessageBytesMax >> 20)};
+    return {ChatInput::Kind::kRefused,
+            fmt::format("a message has at most {} MiB; this one was dropped", kMessageBytesMax >> 20)};
   }
   if (std::string why = WhyNotText(text); !why.empty()) return {ChatInput::Kind::kRefused, std::move(why)};
   if (Trimmed(text).empty()) return {};

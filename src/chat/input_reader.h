@@ -12,8 +12,8 @@ constexpr size_t kMessageBytesMax = 16u << 20;
 
 struct ChatInput {
   enum class Kind {
-    kNone,     // a blank line
-    kMore,     // inside """, more lines follow
+    kNone,  // a blank line
+    kMore,  // inside """, more lines follow
     kMessage,
     kCommand,  // text starts with '/'
     kRefused,  // text says why; what was typed is dropped

@@ -36,7 +36,8 @@ bool WaitForKey() {
   }
 }
 
-// libedit's own reading tries again after a signal; this one lets Ctrl-C end the line. 1: a character, 0: end, -1: error.
+// libedit's own reading tries again after a signal; this one lets Ctrl-C end the line. 1: a character, 0: end, -1:
+// error.
 int ReadCharacter(EditLine*, wchar_t* out) {
   std::mbstate_t state{};
   while (true) {
@@ -49,8 +50,10 @@ int ReadCharacter(EditLine*, wchar_t* out) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return static_cast<int>(got);
     const size_t used = std::mbrtowc(out, &byte, 1, &state);
-    if (used == static_cast<size_t>(-1)) state = {};  // no character: dropped
-    else if (used != static_cast<size_t>(-2)) return 1;
+    if (used == static_cast<size_t>(-1))
+      state = {};  // no character: dropped
+    else if (used != static_cast<size_t>(-2))
+      return 1;
   }
 }
 

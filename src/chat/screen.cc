@@ -30,14 +30,18 @@ std::string SafeForTerminal(std::string_view text) {
     const bool c0 = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
     // U+0080 to U+009F are C2 80 to C2 9F; some terminals obey them like ESC and a letter.
     const bool c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<uint8_t>(text[i + 1]) < 0xA0;
-    if (c0) out += fmt::format("\\x{:02x}", byte);
-    else if (c1) out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[++i]));
-    else out += text[i];
+    if (c0)
+      out += fmt::format("\\x{:02x}", byte);
+    else if (c1)
+      out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[++i]));
+    else
+      out += text[i];
   }
   return out;
 }
 
-Screen::Screen(int out, int notes) : out_(out), notes_(notes), out_is_terminal_(isatty(out) != 0), notes_are_terminal_(isatty(notes) != 0) {}
+Screen::Screen(int out, int notes)
+    : out_(out), notes_(notes), out_is_terminal_(isatty(out) != 0), notes_are_terminal_(isatty(notes) != 0) {}
 
 void Screen::Write(std::string_view text) {
   if (text.empty() || !status_) return;

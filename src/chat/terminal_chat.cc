@@ -25,8 +25,14 @@ std::string ExpandHome(std::string_view path) {
 
 }  // namespace
 
-TerminalChat::TerminalChat(Answerer& answerer, LineEditor& editor, Screen& screen, ChatSettings settings, std::string model_name, bool verbose)
-    : answerer_(answerer), editor_(editor), screen_(screen), settings_(std::move(settings)), model_name_(std::move(model_name)), verbose_(verbose) {}
+TerminalChat::TerminalChat(Answerer& answerer, LineEditor& editor, Screen& screen, ChatSettings settings,
+                           std::string model_name, bool verbose)
+    : answerer_(answerer),
+      editor_(editor),
+      screen_(screen),
+      settings_(std::move(settings)),
+      model_name_(std::move(model_name)),
+      verbose_(verbose) {}
 
 void TerminalChat::Run() {
   screen_.Note("/help lists the commands; /bye or Ctrl-D ends.");
@@ -41,9 +47,12 @@ void TerminalChat::Run() {
       continue;
     }
     screen_.Note("");
-    if (inside) screen_.Note("The unfinished message was dropped.");
-    else if (end == LineEditor::End::kCtrlC) screen_.Note("/bye or Ctrl-D ends the chat.");
-    else next = Next::kLeave;
+    if (inside)
+      screen_.Note("The unfinished message was dropped.");
+    else if (end == LineEditor::End::kCtrlC)
+      screen_.Note("/bye or Ctrl-D ends the chat.");
+    else
+      next = Next::kLeave;
     reader_.Discard();
   }
 }
@@ -51,11 +60,17 @@ void TerminalChat::Run() {
 TerminalChat::Next TerminalChat::TakeLine(std::string_view line) {
   ChatInput input = reader_.Take(line);
   switch (input.kind) {
-    case ChatInput::Kind::kCommand: return TakeCommand(input.text);
-    case ChatInput::Kind::kMessage: AnswerMessage(std::move(input.text)); break;
-    case ChatInput::Kind::kRefused: screen_.Note(input.text); break;
+    case ChatInput::Kind::kCommand:
+      return TakeCommand(input.text);
+    case ChatInput::Kind::kMessage:
+      AnswerMessage(std::move(input.text));
+      break;
+    case ChatInput::Kind::kRefused:
+      screen_.Note(input.text);
+      break;
     case ChatInput::Kind::kNone:
-    case ChatInput::Kind::kMore: break;
+    case ChatInput::Kind::kMore:
+      break;
   }
   return Next::kPrompt;
 }
@@ -67,16 +82,25 @@ TerminalChat::Next TerminalChat::TakeCommand(std::string_view text) {
     return Next::kPrompt;
   }
   switch (command->name) {
-    case ChatCommand::Name::kSet: Set(command->argument); break;
-    case ChatCommand::Name::kShow: Show(); break;
+    case ChatCommand::Name::kSet:
+      Set(command->argument);
+      break;
+    case ChatCommand::Name::kShow:
+      Show();
+      break;
     case ChatCommand::Name::kClear:
       conversation_.Clear();
       tokens_used_ = 0;
       screen_.Note("The conversation is forgotten.");
       break;
-    case ChatCommand::Name::kSave: Save(command->argument); break;
-    case ChatCommand::Name::kHelp: screen_.Note(CommandHelp()); break;
-    case ChatCommand::Name::kBye: return Next::kLeave;
+    case ChatCommand::Name::kSave:
+      Save(command->argument);
+      break;
+    case ChatCommand::Name::kHelp:
+      screen_.Note(CommandHelp());
+      break;
+    case ChatCommand::Name::kBye:
+      return Next::kLeave;
   }
   return Next::kPrompt;
 }
@@ -84,9 +108,11 @@ TerminalChat::Next TerminalChat::TakeCommand(std::string_view text) {
 void TerminalChat::AnswerMessage(std::string text) {
   conversation_.AddUser(std::move(text));
   CtrlC::Forget();
-  GenerationRequest request = answerer_.has_chat_template() ? conversation_.ChatRequest(settings_) : conversation_.CompletionRequest(settings_);
-  auto answer = answerer_.Ask(std::move(request), [this](std::string_view piece) { screen_.Write(piece); },
-                              [this] { return CtrlC::Pressed() || !screen_.status(); });
+  GenerationRequest request =
+      answerer_.has_chat_template() ? conversation_.ChatRequest(settings_) : conversation_.CompletionRequest(settings_);
+  auto answer = answerer_.Ask(
+      std::move(request), [this](std::string_view piece) { screen_.Write(piece); },
+      [this] { return CtrlC::Pressed() || !screen_.status(); });
   screen_.EndLine();
   if (!answer) {
     conversation_.DropLast();
@@ -99,7 +125,8 @@ void TerminalChat::AnswerMessage(std::string text) {
 
 void TerminalChat::SayHowItEnded(const Answer& answer) {
   if (answer.end == EndReason::kNone) {
-    screen_.Note(answer.text.empty() ? "Stopped before an answer; your message was dropped." : "Stopped; the chat goes on from here.");
+    screen_.Note(answer.text.empty() ? "Stopped before an answer; your message was dropped."
+                                     : "Stopped; the chat goes on from here.");
   }
   if (const std::string why = WhyCut(answer, answerer_.tokens_max(), true); !why.empty()) screen_.Note(why);
   if (verbose_) screen_.Note(RatesOf(answer));
@@ -121,13 +148,15 @@ void TerminalChat::Set(std::string_view argument) {
     return;
   }
   const Status set = settings_.Set(words.name, words.value);
-  if (!set) screen_.Note(set.error().message);
-  else if (words.name == "system" && !answerer_.has_chat_template()) screen_.Note("This model does not see a system prompt.");
+  if (!set)
+    screen_.Note(set.error().message);
+  else if (words.name == "system" && !answerer_.has_chat_template())
+    screen_.Note("This model does not see a system prompt.");
 }
 
 void TerminalChat::Show() {
-  screen_.Note(fmt::format("model {}\n{}\ncontext: {} of {} tokens used\n{}", model_name_, answerer_.MemoryPlan(), tokens_used_,
-                           answerer_.tokens_max(), settings_.AsText()));
+  screen_.Note(fmt::format("model {}\n{}\ncontext: {} of {} tokens used\n{}", model_name_, answerer_.MemoryPlan(),
+                           tokens_used_, answerer_.tokens_max(), settings_.AsText()));
 }
 
 void TerminalChat::Save(std::string_view file) {
@@ -147,7 +176,8 @@ std::string WhyCut(const Answer& answer, int64_t tokens_max, bool in_chat) {
   if (answer.end != EndReason::kLength) return {};
   if (answer.prompt_tokens + answer.generated_tokens >= tokens_max) {
     return fmt::format("The context of {} tokens is full: the answer was cut. {}", tokens_max,
-                       in_chat ? "/clear forgets the conversation and makes room." : "A larger --ctx, if the model has it, gives more room.");
+                       in_chat ? "/clear forgets the conversation and makes room."
+                               : "A larger --ctx, if the model has it, gives more room.");
   }
   return fmt::format("Cut after {} tokens (max_tokens).", answer.generated_tokens);
 }

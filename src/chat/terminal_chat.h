@@ -18,7 +18,8 @@ namespace headrace {
 class TerminalChat {
  public:
   // Borrows answerer, editor and screen. `model_name` is shown and saved.
-  TerminalChat(Answerer& answerer, LineEditor& editor, Screen& screen, ChatSettings settings, std::string model_name, bool verbose);
+  TerminalChat(Answerer& answerer, LineEditor& editor, Screen& screen, ChatSettings settings, std::string model_name,
+               bool verbose);
 
   // Until /bye or Ctrl-D.
   void Run();

@@ -1,5 +1,6 @@
 // Goal: every option can be set in every layer, the nearer layer wins and is named, and what is wrong is refused with
 // the place and near names.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +89,48 @@ TEST(OptionValueTest, WrongValuesNameFlagAndRange) {
   EXPECT_THAT(message("kv-memory", "lots"), HasSubstr("2GiB"));
   EXPECT_THAT(message("insecure", "maybe"), HasSubstr("true or false"));
   EXPECT_EQ(message("port", "0"), "accepted");
+}
+
+TEST(OptionValueTest, EveryRangeEndsWhereItSays) {
+  int ranges = 0;
+  for (const OptionSpec& spec : OptionTable()) {
+    if (spec.kind != OptionKind::kInteger && spec.kind != OptionKind::kNumber && spec.kind != OptionKind::kSeconds)
+      continue;
+    ++ranges;
+    ASSERT_LT(spec.min, spec.max) << spec.name;
+    const std::string flag = "--" + std::string(spec.name);
+    const auto check = [&](double value) { return CheckOptionValue(spec, {fmt::format("{}", value)}, flag); };
+    if (spec.max >= 0x1p53) {  // the type is the range
+      EXPECT_THAT(CheckOptionValue(spec, {"9223372036854775808"}, flag).error().message,
+                  HasSubstr(flag + ": '9223372036854775808' must be a whole number"));
+      continue;
+    }
+    for (const double inside : {spec.min, spec.max}) EXPECT_TRUE(check(inside)) << flag << " " << inside;
+    const Status above = check(spec.max + 1);
+    ASSERT_FALSE(above) << flag;
+    EXPECT_EQ(above.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(above.error().field, spec.name);
+    EXPECT_THAT(above.error().message, HasSubstr(flag + ": "));
+    EXPECT_THAT(above.error().message, HasSubstr(fmt::format("from {} to {}", spec.min, spec.max)));
+  }
+  EXPECT_GT(ranges, 10);
+}
+
+TEST(OptionValueTest, TextsAreBounded) {
+  const auto check = [](const char* option, const std::vector<std::string>& texts) {
+    return CheckOptionValue(*FindOption(option), texts, std::string("--") + option);
+  };
+  EXPECT_TRUE(check("system", {std::string(kOptionTextBytesMax, 'x')}));
+  const Status longer = check("system", {std::string(kOptionTextBytesMax + 1, 'x')});
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().field, "system");
+  EXPECT_THAT(longer.error().message, HasSubstr("--system: 'xxx"));
+  EXPECT_THAT(longer.error().message, HasSubstr("must be at most 65536 bytes long"));
+  EXPECT_LT(longer.error().message.size(), 200u);
+  EXPECT_TRUE(check("served-model-name", std::vector<std::string>(kOptionTextsMax, "m")));
+  const Status more = check("served-model-name", std::vector<std::string>(kOptionTextsMax + 1, "m"));
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().message, "--served-model-name: at most 256 values are accepted");
 }
 
 TEST(SettingsTest, FlagOverEnvironmentOverFileOverDefault) {

@@ -39,6 +39,9 @@ constexpr std::array kTable = {
     OptionSpec{"tls-cert", "ssl-certfile", kFile, kNetwork, kServes, "FILE", "",
                "certificate chain (PEM); turns TLS on"},
     OptionSpec{"tls-key", "ssl-keyfile", kFile, kNetwork, kServes, "FILE", "", "private key of --tls-cert (PEM)"},
+    // Below a tenth of a second the comments would be most of the traffic.
+    OptionSpec{"keep-alive", "", kSeconds, kNetwork, kServes, "TIME", "10",
+               "silence after which a stream gets a comment, so that proxies keep it", 0.1, 86'400},
 
     OptionSpec{"ctx", "max-model-len ctx-size", kInteger, kLimits, kLoads, "TOKENS", "0",
                "longest prompt and answer together; 0: the model's", 0, 1 << 24},
@@ -68,11 +71,22 @@ constexpr std::array kTable = {
     OptionSpec{"no-vllm-metrics", "", kSwitch, kLog, kServes, "", "false", "leave vllm:... names out of /metrics"},
 
     OptionSpec{"system", "", kText, kSampling, kChats, "TEXT", "", "system prompt"},
-    OptionSpec{"temperature", "temp", kNumber, kSampling, kChats, "X", "", "0 always takes the likeliest token", 0,
-               100},
+    // The ranges of the API's fields of these names (a test in chat/ compares them).
+    OptionSpec{"temperature", "temp", kNumber, kSampling, kChats, "X", "", "0 always takes the likeliest token", 0, 2},
+    OptionSpec{"top-k", "", kInteger, kSampling, kChats, "N", "", "draw from the N likeliest tokens; 0: from all", -1,
+               0x1p63},
     OptionSpec{"top-p", "", kNumber, kSampling, kChats, "X", "", "draw from the likeliest tokens that sum to X", 0, 1},
-    OptionSpec{"max-tokens", "", kInteger, kSampling, kChats, "N", "", "longest answer", 1, 1 << 24},
-    OptionSpec{"seed", "", kInteger, kSampling, kChats, "N", "", "equal seeds give equal answers", 0, 9e15},
+    OptionSpec{"min-p", "", kNumber, kSampling, kChats, "X", "",
+               "draw from tokens at least X times as likely as the likeliest", 0, 1},
+    OptionSpec{"presence-penalty", "", kNumber, kSampling, kChats, "X", "",
+               "above 0: against tokens that the answer has already", -2, 2},
+    OptionSpec{"frequency-penalty", "", kNumber, kSampling, kChats, "X", "", "the same, for each time that they occur",
+               -2, 2},
+    OptionSpec{"repetition-penalty", "", kNumber, kSampling, kChats, "X", "",
+               "above 1: against tokens that prompt or answer have already", 0.001, 10},
+    OptionSpec{"seed", "", kInteger, kSampling, kChats, "N", "", "equal seeds give equal answers", -0x1p63, 0x1p63},
+    OptionSpec{"stop", "", kTexts, kSampling, kChats, "TEXT", "", "end the answer before TEXT; may be given again"},
+    OptionSpec{"max-tokens", "", kInteger, kSampling, kChats, "N", "", "longest answer", 1, 0x1p63},
 
     OptionSpec{"verbose", "", kSwitch, kOutput, kForRun, "", "false",
                "end with tokens per second and time to first token", 0, 0, "", true},

@@ -13,7 +13,7 @@ namespace headrace {
 enum class OptionKind : uint8_t {
   kSwitch,  // --name; "true" or "false" in the other layers
   kText,
-  kTexts,    // one or more
+  kTexts,    // one or more; a flag given again adds to them
   kInteger,  // min to max
   kNumber,   // min to max
   kSeconds,  // "30", "1.5s", "500ms", "5m", "1h"; min to max seconds
@@ -45,7 +45,7 @@ struct OptionSpec {
   OptionKind kind = OptionKind::kText;
   OptionGroup group = OptionGroup::kModel;
   uint32_t commands = 0;
-  std::string_view value_name;     // "N" in the help
+  std::string_view value_name;     // "N" in the help; kTexts: "NAME..." takes all words up to the next flag
   std::string_view default_value;  // "" is no value
   std::string_view help;
   double min = 0;

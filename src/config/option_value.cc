@@ -41,7 +41,10 @@ Quantity Split(std::string_view text) {
 
 Status CheckRange(const OptionSpec& spec, double value, std::string_view text, std::string_view what) {
   if (value >= spec.min && value <= spec.max) return {};
-  return Bad(text, fmt::format("{} from {} to {}", what, spec.min, spec.max));
+  if (spec.kind != OptionKind::kInteger) return Bad(text, fmt::format("{} from {} to {}", what, spec.min, spec.max));
+  // 2^63 in the table stands for the largest int64, which no double is.
+  const int64_t max = spec.max >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(spec.max);
+  return Bad(text, fmt::format("{} from {} to {}", what, static_cast<int64_t>(spec.min), max));
 }
 
 Status CheckOne(const OptionSpec& spec, std::string_view text) {

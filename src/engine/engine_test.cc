@@ -23,7 +23,7 @@ void* operator new(size_t bytes) {
   return p;
 }
 void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT(clang-analyzer-cplusplus.NewDelete)
 
 namespace headrace {
 namespace {
@@ -207,6 +207,22 @@ TEST(EngineTest, RefusalsSayWhenToComeBackAndLateOnesAreEnded) {
   EXPECT_EQ(w.Read(*timed).finish, EndReason::kError);
   EXPECT_EQ(timed->error().code, ErrorCode::kDeadlineExceeded);
   EXPECT_EQ(w.Read(*running).tokens, 100);
+}
+
+// `--max-waiting 0`: who cannot run at once is refused, and the server does not end.
+TEST(EngineTest, WithoutPlacesToWaitTheSecondIsRefused) {
+  World w(R"({"sequences_max": 1, "replies": [{"pieces": ["ab"], "repeat": 3}]})",
+          {.waiting_max = 0, .check_integrity = true});
+  auto running = w.engine.Submit(w.Request("x"), nullptr);
+  ASSERT_TRUE(running);
+  const auto refused = w.engine.Submit(w.Request("y"), nullptr);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
+  EXPECT_NE(refused.error().message.find("every place to run and to wait is taken. Retry later."), std::string::npos);
+  EXPECT_GE(refused.error().retry_after_ms, 1000);
+  w.Run();
+  EXPECT_EQ(w.Read(**running).text, "ababab");
+  EXPECT_EQ(w.Ask(w.Request("z")).text, "ababab");
 }
 
 TEST(EngineTest, PreemptedAnswersAreTheSameAsUndisturbedOnes) {

@@ -6,9 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <unistd.h>
 
 #include <deque>
+#include <filesystem>
+#include <sstream>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "executor/scripted/script.h"
 #include "gateway/identity.h"
@@ -132,8 +137,18 @@ TEST(Identity, ErrorsOfTheKeyFileNameEntryAndFieldNeverTheValue) {
 TEST(Identity, TooManyKeysAndAMissingFileAreErrors) {
   std::string toml = "keys = [";
   for (size_t i = 0; i <= kKeysMax; ++i) toml += "{},";
-  EXPECT_EQ(ParseError(toml + "]").code, ErrorCode::kTooLarge);
+  const Error many = ParseError(toml + "]");
+  EXPECT_EQ(many.code, ErrorCode::kTooLarge);
+  EXPECT_EQ(many.field, "keys");
+  EXPECT_EQ(many.message, "keys.toml has more than 10000 keys");
   EXPECT_FALSE(KeyStore::Load("/nonexistent/keys.toml").has_value());
+  const std::string file = testing::TempDir() + "headrace_gateway_" + std::to_string(getpid()) + ".toml";
+  ASSERT_TRUE(WriteFileAtomically(file, std::string(kKeyFileBytesMax + 1, '\n')));
+  const auto large = KeyStore::Load(file);
+  std::filesystem::remove(file);
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().code, ErrorCode::kTooLarge);
+  EXPECT_THAT(large.error().message, HasSubstr(".toml has 4194305 bytes; at most 4194304 are read"));
 }
 
 // ---- text pool -----------------------------------------------------------------------------------------------------
@@ -392,8 +407,24 @@ TEST_F(PipelineTest, TooManyUnderWayAreRefusedAndTheBackendsRefusalIsHandedOn) {
   const auto first = Start(a), second = Start(b);
   const Error error = ErrorOf(R"("prompt":"x")");
   EXPECT_EQ(error.code, ErrorCode::kOverloaded);
+  EXPECT_EQ(error.message, "Too many requests are under way. Retry later.");
   EXPECT_GT(error.retry_after_ms, 0);
   loop_.RunUntil([&] { return a.admitted + b.admitted == 2; });
+}
+
+TEST_F(PipelineTest, AFullTextPoolIsARefusalWithATimeToRetry) {
+  TextPool full(0, 0);
+  PipelineOptions options;
+  options.model_names = {"house"};
+  Pipeline pipeline(options, clock_, full, loop_.Poster(), metrics_);
+  pipeline.Open(preparer_, backend_);
+  RecordingSink sink;
+  const auto call =
+      pipeline.Start(GenerationRequest::Kind::kCompletion, R"({"model":"house","prompt":"x"})", {}, "id", sink);
+  loop_.RunUntil([&] { return sink.over(); });
+  EXPECT_EQ(sink.error.code, ErrorCode::kOverloaded);
+  EXPECT_EQ(sink.error.message, "Too many requests are waiting to be read. Retry later.");
+  EXPECT_GT(sink.error.retry_after_ms, 0);
 }
 
 TEST_F(PipelineTest, TheBackendsRefusalIsTheRequestsError) {
@@ -442,6 +473,27 @@ TEST_F(PipelineTest, UnknownFieldsAreCountedAndTheRequestGoesOn) {
     loop_.RunUntil([&] { return sink.admitted == 1; });
   }
   EXPECT_EQ(Counter("headrace_unknown_fields_total"), 6);
+}
+
+TEST_F(PipelineTest, UnknownFieldsAreNamedInTheLogUpToTheLimit) {
+  Open();
+  std::ostringstream text;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  for (size_t request = 0; request <= kUnknownFieldsNamedMax / 32; ++request) {
+    std::string fields = R"("prompt":"x")";
+    for (size_t i = 0; i < 32; ++i) fields += fmt::format(R"(,"odd{}_{}":1)", request, i);
+    RecordingSink sink;
+    const auto call = Start(sink, fields);
+    loop_.RunUntil([&] { return sink.admitted == 1; });
+  }
+  spdlog::set_default_logger(before);
+  size_t named = 0;
+  const std::string log = text.str();
+  for (size_t at = 0; (at = log.find("does not know: odd", at)) != std::string::npos; ++at) ++named;
+  EXPECT_EQ(named, kUnknownFieldsNamedMax);
+  EXPECT_EQ(Counter("headrace_unknown_fields_total"), kUnknownFieldsNamedMax + 32);
 }
 
 TEST_F(PipelineTest, ABandAboveTheKeysOwnIsLowered) {

@@ -6,8 +6,14 @@
 #include <chrono>
 
 #include "base/random.h"
+#include "text/stop_matcher.h"
 
 namespace headrace {
+
+// What the API lets through, the matcher takes.
+static_assert(ApiLimits{}.stops_max <= kStopStringsMax);
+static_assert(ApiLimits{}.stop_bytes_max <= kStopStringBytesMax);
+static_assert(ApiLimits{}.stops_bytes_max <= kStopBytesMax);
 
 Status Preparer::Prepare(PreparedRequest* request) const {
   GenerationRequest& api = request->api;
@@ -51,11 +57,6 @@ Result<std::vector<int32_t>> Preparer::EncodeChat(const Json& messages, bool add
                 "--chat-template FILE.",
                 "messages");
   }
-  if (continue_final_message) {
-    return Fail(ErrorCode::kUnsupported,
-                "continue_final_message is not supported yet; use /v1/completions with the rendered prompt.",
-                "continue_final_message");
-  }
   Json context = Json::object();
   context["messages"] = messages;
   for (const auto& [key, value] : arguments.items()) {
@@ -68,7 +69,8 @@ Result<std::vector<int32_t>> Preparer::EncodeChat(const Json& messages, bool add
     context[key] = value;
   }
   context["add_generation_prompt"] = add_generation_prompt;
-  HR_ASSIGN_OR_RETURN(RenderedPrompt rendered, prompts_->EncodeChat(context));
+  HR_ASSIGN_OR_RETURN(RenderedPrompt rendered,
+                      continue_final_message ? prompts_->ContinueChat(context) : prompts_->EncodeChat(context));
   if (rendered.ids.empty())
     return Fail(ErrorCode::kInvalidArgument, "The chat template makes an empty prompt of these messages.", "messages");
   return std::move(rendered.ids);

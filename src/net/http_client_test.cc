@@ -114,6 +114,7 @@ TEST(HttpClientTest, RedirectsEnd) {
   const auto loop = HttpFetch({.url = server.Url("/"), .max_redirects = 3}, {});
   ASSERT_FALSE(loop);
   EXPECT_EQ(loop.error().field, "redirect");
+  EXPECT_EQ(loop.error().message, "more than 3 redirects");
   const auto asis = HttpFetch({.url = server.Url("/"), .max_redirects = 0}, {});
   EXPECT_EQ(asis ? asis->status : -1, 302);
   server.handler.on_request = [](ExchangePtr e) { e->Respond({302, {{"Location", "file:///etc/passwd"}}, ""}); };
@@ -171,6 +172,27 @@ TEST(HttpClientTest, FailuresAreToldApart) {
   EXPECT_FALSE(split);
 }
 
+TEST(HttpClientTest, AnErrorsBodyIsCut) {
+  TestServer server;
+  server.handler.on_request = [](ExchangePtr e) { e->Respond({500, {}, std::string(200'000, 'x')}); };
+  const auto result = HttpFetch({.url = server.Url("/")}, {});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->status, 500);
+  EXPECT_EQ(result->error_body.size(), size_t{64} << 10);
+}
+
+TEST(HttpClientTest, LargeHeadersOfAServerAreAnError) {
+  TestServer server;
+  server.handler.on_request = [](ExchangePtr e) {
+    e->Respond({200, {{"X", std::string(HttpFetchRequest{}.header_bytes_max, 'h')}}, ""});
+  };
+  const auto result = HttpFetch({.url = server.Url("/")}, {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().field, "response");
+  EXPECT_NE(result.error().message.find("larger than the limit of 65536 bytes"), std::string::npos)
+      << result.error().message;
+}
+
 TEST(HttpClientTest, DroppingTheCallCancelsIt) {
   TestServer server;
   auto held = server.NextExchange();
@@ -198,6 +220,18 @@ TEST(HttpUrlTest, TakesUrlsApart) {
   EXPECT_EQ(*ResolveUrl("https://a/b/c?d", "../x?y#z"), "https://a/x?y");
   EXPECT_EQ(*ResolveUrl("https://a/b", "//cdn/x"), "https://cdn/x");
   EXPECT_FALSE(ResolveUrl("https://a/b", "http://[broken"));
+}
+
+TEST(HttpUrlTest, LongUrlsAreRefusedAndNotRepeated) {
+  const std::string start = "https://a/";
+  EXPECT_TRUE(ParseHttpUrl(start + std::string(8192 - start.size(), 'x')));
+  const std::string longer = start + std::string(8193 - start.size(), 'x');
+  for (const Error& error : {ParseHttpUrl(longer).error(), ResolveUrl("https://a/", longer).error()}) {
+    EXPECT_EQ(error.code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(error.field, "url");
+    EXPECT_NE(error.message.find("longer than 8192 bytes"), std::string::npos) << error.message;
+    EXPECT_LT(error.message.size(), 400u);
+  }
 }
 
 class TlsTest : public testing::Test {

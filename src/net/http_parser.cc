@@ -47,6 +47,7 @@ class HttpParser::Core {
   bool head_reported = false;
   size_t header_bytes_max = 0;
   size_t head_bytes = 0;  // parsed before head_reported
+  bool too_many_headers = false;
 };
 
 template <bool kIsRequest>
@@ -89,6 +90,7 @@ class HttpParser::BeastCore final : public HttpParser::Core, private http::basic
   void on_field_impl(http::field, Text name, Text value, ErrorValue& ec) override {
     if (head_done()) return;  // a trailer: nothing of ours reads them
     if (head.headers.size() == kHeadersMax) {
+      too_many_headers = true;
       ec = http::error::header_limit;
       return;
     }
@@ -132,6 +134,9 @@ std::expected<HttpParser::Progress, HttpParser::Fault> HttpParser::Feed(std::str
     consumed += taken;
     if (!core_->head_reported) core_->head_bytes += taken;
     if (ec == http::error::need_more) break;
+    if (core_->too_many_headers)
+      return std::unexpected(
+          Fault{431, "there are more than the limit of " + std::to_string(kHeadersMax) + " headers"});
     if (ec) return std::unexpected(FaultOf(ec, core_->header_bytes_max));
     if (core_->head_done() && !core_->head_reported) {
       core_->head_reported = true;

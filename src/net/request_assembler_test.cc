@@ -145,6 +145,7 @@ TEST(RequestAssemblerTest, HeadersAreBoundedInBytesAndNumber) {
   std::string flood = start;
   for (int i = 0; i < 2000; ++i) flood += "a:\r\n";
   EXPECT_EQ(Feed(many, flood + "\r\n", 1 << 20), 431);
+  EXPECT_EQ(many.refusal().message, "there are more than the limit of 1024 headers");
   EXPECT_EQ(StatusOf("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(9000, 'x')),
             431);
   EXPECT_EQ(

@@ -181,7 +181,8 @@ TlsContext::~TlsContext() = default;
 Result<std::unique_ptr<TlsContext>> TlsContext::ForServer(const std::string& cert_file, const std::string& key_file) {
   const auto bad = [](const std::string& flag, const std::string& file, const ErrorValue& ec) {
     const std::string name = file.substr(file.find_last_of('/') + 1);
-    return Fail(ErrorCode::kInvalidArgument,
+    const bool missing = ec == boost::system::errc::no_such_file_or_directory;
+    return Fail(missing ? ErrorCode::kNotFound : ErrorCode::kInvalidArgument,
                 "cannot use '" + name + "' as TLS " + (flag == "tls_cert_file" ? "certificate" : "key") + ": " +
                     ec.message() + "; give a readable PEM file" +
                     (flag == "tls_key_file" ? " that belongs to the certificate" : " with the whole chain"),
@@ -189,14 +190,14 @@ Result<std::unique_ptr<TlsContext>> TlsContext::ForServer(const std::string& cer
   };
   auto ssl = std::make_unique<Ssl>(asio::ssl::context::tls_server);
   ErrorValue ec;
-  ssl->context.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
-                               asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
-                               asio::ssl::context::no_tlsv1_1,
-                           ec);
+  (void)ssl->context.set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                                     asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
+                                     asio::ssl::context::no_tlsv1_1,
+                                 ec);
   if (ec) return bad("tls_cert_file", cert_file, ec);
-  ssl->context.use_certificate_chain_file(cert_file, ec);
+  (void)ssl->context.use_certificate_chain_file(cert_file, ec);
   if (ec) return bad("tls_cert_file", cert_file, ec);
-  ssl->context.use_private_key_file(key_file, asio::ssl::context::pem, ec);
+  (void)ssl->context.use_private_key_file(key_file, asio::ssl::context::pem, ec);
   if (ec) return bad("tls_key_file", key_file, ec);
   return std::unique_ptr<TlsContext>(new TlsContext(std::move(ssl)));
 }
@@ -204,10 +205,10 @@ Result<std::unique_ptr<TlsContext>> TlsContext::ForServer(const std::string& cer
 Result<std::unique_ptr<TlsContext>> TlsContext::ForClient(const std::string& ca_file) {
   auto ssl = std::make_unique<Ssl>(asio::ssl::context::tls_client);
   ErrorValue ec;
-  ssl->context.set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
-  if (!ec) ssl->context.set_default_verify_paths(ec);
-  if (!ec && !ca_file.empty()) ssl->context.load_verify_file(ca_file, ec);
-  if (!ec) ssl->context.set_verify_mode(asio::ssl::verify_peer, ec);
+  (void)ssl->context.set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
+  if (!ec) (void)ssl->context.set_default_verify_paths(ec);
+  if (!ec && !ca_file.empty()) (void)ssl->context.load_verify_file(ca_file, ec);
+  if (!ec) (void)ssl->context.set_verify_mode(asio::ssl::verify_peer, ec);
   if (ec) return Fail(ErrorCode::kInvalidArgument, "cannot load trusted certificates: " + ec.message(), "tls");
   return std::unique_ptr<TlsContext>(new TlsContext(std::move(ssl)));
 }
@@ -222,7 +223,7 @@ class AsioListener final : public Listener {
     state_->closed = true;
     state_->loop.Cancel(state_->pause);
     ErrorValue ec;
-    state_->acceptor.close(ec);
+    (void)state_->acceptor.close(ec);
   }
   uint16_t port() const override {
     ErrorValue ec;
@@ -241,11 +242,11 @@ class AsioListener final : public Listener {
       address = found.begin()->endpoint().address();
     }
     const tcp::endpoint endpoint(address, s.options.port);
-    if (!ec) s.acceptor.open(endpoint.protocol(), ec);
+    if (!ec) (void)s.acceptor.open(endpoint.protocol(), ec);
     // Without it a restart fails for a minute while old connections time out.
-    if (!ec) s.acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
-    if (!ec) s.acceptor.bind(endpoint, ec);
-    if (!ec) s.acceptor.listen(asio::socket_base::max_listen_connections, ec);
+    if (!ec) (void)s.acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
+    if (!ec) (void)s.acceptor.bind(endpoint, ec);
+    if (!ec) (void)s.acceptor.listen(asio::socket_base::max_listen_connections, ec);
     if (!ec) Accept(state_);
     return ec;
   }
@@ -277,8 +278,8 @@ class AsioListener final : public Listener {
 
   static void Hand(State& s, tcp::socket socket) {
     ErrorValue ec;
-    socket.set_option(tcp::no_delay(true), ec);
-    socket.set_option(asio::socket_base::keep_alive(true), ec);
+    (void)socket.set_option(tcp::no_delay(true), ec);
+    (void)socket.set_option(asio::socket_base::keep_alive(true), ec);
     SetIntOption(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kNotSentBytesMax);
     if (s.options.write_timeout > 0)
       SetIntOption(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(s.options.write_timeout / kNsPerMs) + 1);
@@ -321,7 +322,7 @@ class AsioDialer final : public Dialer {
     state_->stream.reset();
     state_->resolver.cancel();
     ErrorValue ec;
-    state_->socket.close(ec);
+    (void)state_->socket.close(ec);
   }
 
  private:
@@ -356,7 +357,7 @@ class AsioDialer final : public Dialer {
                              "cannot connect to " + s->host + ":" + s->port + ": " + ec.message(), "connect"));
     }
     ErrorValue ignored;
-    s->socket.set_option(tcp::no_delay(true), ignored);
+    (void)s->socket.set_option(tcp::no_delay(true), ignored);
     if (s->tls == nullptr) return Finish(*s, std::make_unique<AsioStream<tcp::socket>>(std::move(s->socket)));
     auto stream = std::make_unique<AsioStream<TlsSocket>>(std::move(s->socket), s->tls->ssl().context);
     const Status named = stream->BeClient(s->host);

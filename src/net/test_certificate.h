@@ -67,7 +67,7 @@ inline int NegotiatedTlsVersion(uint16_t port, int version) {
   to.sin_port = htons(port);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   int agreed = 0;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
+  if (fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
     SSL_set_fd(ssl, fd);
     if (SSL_connect(ssl) == 1) agreed = SSL_version(ssl);
   }

@@ -57,7 +57,7 @@ class ScriptedHandler final : public HttpHandler {
   void OnRequest(ExchangePtr exchange) override { on_request(std::move(exchange)); }
   std::function<std::optional<HttpResponse>(const HttpRequest&)> on_headers;
   // Echoes by default: "METHOD target body".
-  std::function<void(ExchangePtr)> on_request = [](ExchangePtr e) {
+  std::function<void(ExchangePtr)> on_request = [](const ExchangePtr& e) {
     const HttpRequest& r = e->request();
     e->Respond({200, {{"X-Test", "1"}}, r.method + " " + r.target + " " + r.body});
   };

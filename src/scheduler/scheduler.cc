@@ -13,7 +13,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks) : limits_
   CHECK_GT(limits.batch_tokens_max, 0);
   CHECK_GE(limits.logit_rows_max, limits.sequences_max);
   CHECK_GT(limits.sequences_max, 0);
-  CHECK_GT(limits.waiting_max, 0);
+  CHECK_GE(limits.waiting_max, 0);
   const int32_t slots = limits.sequences_max + limits.waiting_max;
   const int64_t blocks_max = std::min<int64_t>(BlocksFor(limits.context), kv_blocks);
   for (int32_t slot = slots - 1; slot >= 0; --slot) {

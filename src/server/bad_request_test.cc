@@ -141,6 +141,7 @@ TEST_F(BadRequestTest, O40GiantCountsNameFieldAndLimit) {
     ChatRefused(std::string(R"("logprobs":true,"top_logprobs":)") + top, "top_logprobs", "20");
   EXPECT_EQ(S().Complete("\"x\"", R"("logprobs":-1,"echo":true)").status, 400);
   ChatRefused("\"stop\":" + Repeated("\"s\"", 100'000), "stop", "64");
+  ChatRefused("\"stop\":" + Repeated("\"" + std::string(100, 's') + "\"", 60), "stop", "limit is 4096");
   Refused(S().Complete(Repeated("\"x\"", 100'000)), "prompt", "1024");
   Refused(S().Complete(Repeated("\"x\"", 1000), R"("n":128)"), "n");
   ChatRefused("\"tools\":" + Repeated(R"({"type":"function","function":{"name":"f"}})", 10'000), "tools", "128");

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/error.h"
+#include "server/engine_request.h"
 #include "text/stream_decoder.h"
 
 namespace headrace {
@@ -11,19 +12,6 @@ namespace {
 
 FinishReason ToFinishReason(EndReason reason) {
   return reason == EndReason::kStop ? FinishReason::kStop : FinishReason::kLength;
-}
-
-SamplingParams ToSamplingParams(const SamplingFields& f, uint64_t seed) {
-  SamplingParams p;
-  p.temperature = static_cast<float>(f.temperature);
-  p.top_p = static_cast<float>(f.top_p);
-  p.min_p = static_cast<float>(f.min_p);
-  p.top_k = static_cast<int32_t>(std::min<int64_t>(f.top_k, INT32_MAX));
-  p.presence_penalty = static_cast<float>(f.presence_penalty);
-  p.frequency_penalty = static_cast<float>(f.frequency_penalty);
-  p.repetition_penalty = static_cast<float>(f.repetition_penalty);
-  p.seed = seed;
-  return p;
 }
 
 // Bytes as JSON-safe text: what is not UTF-8 becomes U+FFFD.
@@ -63,31 +51,12 @@ class LocalBackend::Call final : public BackendCall {
   }
 
   Status Submit() {
-    const GenerationRequest& api = request_.api;
-    std::optional<StopMatcher> stops;
-    if (!api.stop.empty()) {
-      HR_ASSIGN_OR_RETURN(stops, StopMatcher::Build(api.stop));
-    }
+    HR_ASSIGN_OR_RETURN(const std::optional<StopMatcher> stops, StopsOf(request_.api));
     for (int i = 0; i < request_.choices(); ++i) {
-      const std::vector<int32_t>& prompt = request_.prompts[static_cast<size_t>(i / api.n)];
-      auto r = std::make_unique<EngineRequest>();
-      r->prompt = prompt;
-      r->sampling = ToSamplingParams(api.sampling, request_.seed + static_cast<uint64_t>(i % api.n));
-      r->logit_bias = api.sampling.logit_bias;
-      r->stops = stops;
-      r->stop_token_ids = api.stop_token_ids;
-      r->max_tokens = api.max_tokens.value_or(INT64_MAX);
-      r->min_tokens = api.min_tokens;
-      r->ignore_eos = api.ignore_eos;
-      r->include_stop = api.include_stop_str_in_output;
-      r->show_control = !api.skip_special_tokens;
-      r->top_logprobs = api.logprobs ? api.top_logprobs : -1;
-      r->prompt_logprobs = api.echo && api.logprobs;
-      r->band = request_.band;
-      r->start_before = request_.start_before;
-      r->finish_before = request_.finish_before;
+      auto r = ToEngineRequest(request_, i, stops);
+      const auto prompt_tokens = static_cast<int64_t>(r->prompt.size());
       auto stream = backend_.engine_.Submit(std::move(r), backend_.bell_.get());
-      if (!stream) return Refused(stream.error(), static_cast<int64_t>(prompt.size()));
+      if (!stream) return Refused(stream.error(), prompt_tokens);
       choices_.push_back({.stream = std::move(*stream)});
     }
     return {};

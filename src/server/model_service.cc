@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "executor/cpu/cpu_executor.h"
+#include "executor/scripted/script.h"
 #include "executor/scripted/scripted_executor.h"
 #include "json/json.h"
 #include "json/json_fields.h"
@@ -99,24 +100,12 @@ Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& opt
   return service;
 }
 
-Result<std::unique_ptr<ModelService>> ModelService::FromScript(Script script, const ServeOptions& options,
-                                                               const Clock& clock) {
-  std::unique_ptr<ModelService> service(new ModelService);
-  HR_RETURN_IF_ERROR(service->TakeScript(std::move(script), options));
-  service->StartEngine(options, clock);
-  return service;
-}
-
 ModelService::~ModelService() { thread_.reset(); }
 
 Status ModelService::LoadScript(const ServeOptions& options) {
   HR_ASSIGN_OR_RETURN(const std::string text,
                       ReadWholeFile(options.model.substr(kScriptPrefix.size()), kScriptBytesMax));
   HR_ASSIGN_OR_RETURN(Script script, ParseScript(text));
-  return TakeScript(std::move(script), options);
-}
-
-Status ModelService::TakeScript(Script script, const ServeOptions& options) {
   if (options.ctx > 0) script.context = options.ctx;
   std::this_thread::sleep_for(std::chrono::milliseconds(script.load_ms));
   HR_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::FromVocabulary(ScriptVocabulary(script)));

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "executor/executor.h"
-#include "executor/scripted/script.h"
 #include "gateway/preparer.h"
 #include "model/model_config.h"
 #include "server/serve_options.h"
@@ -24,9 +23,6 @@ class ModelService {
  public:
   // Blocks while loading. Errors say what, why and what to do next.
   static Result<std::unique_ptr<ModelService>> Load(const ServeOptions& options, const Clock& clock);
-  // A script that is in memory already.
-  static Result<std::unique_ptr<ModelService>> FromScript(Script script, const ServeOptions& options,
-                                                          const Clock& clock);
   ~ModelService();
   // No step runs after it. Before a LocalBackend over this engine is destroyed: steps ring its bell.
   void Stop() { thread_.reset(); }
@@ -46,7 +42,6 @@ class ModelService {
  private:
   ModelService() = default;
   Status LoadScript(const ServeOptions& options);
-  Status TakeScript(Script script, const ServeOptions& options);
   Status LoadModel(const ServeOptions& options);
   Status SetTemplate(const ServeOptions& options, std::string from_model);
   void StartEngine(const ServeOptions& options, const Clock& clock);

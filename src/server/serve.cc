@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/exit_code.h"
 #include "base/log.h"
 #include "server/http_api.h"
 #include "server/local_backend.h"
@@ -57,7 +58,7 @@ class Serving {
                            .tls_key_file = options_.tls_key};
     http.body_bytes_max = ApiLimits{}.body_bytes_max;
     auto server = HttpServer::Listen(loop_, http, *api_);
-    if (!server) return Refuse(server.error());
+    if (!server) return RefuseToListen(server.error());
     server_ = std::move(*server);
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe on stdout is no reason to end
     loop_.OnSignal({SIGTERM, SIGINT}, [this](int) { Drain(); });
@@ -87,7 +88,13 @@ class Serving {
 
   int Refuse(const Error& error) {
     std::fprintf(stderr, "headrace: %s\n", error.message.c_str());
-    return kExitCannotServe;
+    return ExitCodeOf(error);
+  }
+
+  // Taken, forbidden, out of descriptors: the flags are right, this machine cannot do it now.
+  int RefuseToListen(const Error& error) {
+    const int code = Refuse(error);
+    return code == kExitFailure ? kExitCannotServe : code;
   }
 
   // On the loader's thread.

@@ -5,10 +5,7 @@
 
 namespace headrace {
 
-// Exit codes of serve beyond 0 and 1.
-constexpr int kExitCannotServe = 4;  // port taken, no memory, no such model
-
-// Runs until stopped by a signal. Returns the exit code.
+// Runs until stopped by a signal. Returns the exit code (base/exit_code.h).
 int RunServe(const ServeOptions& options);
 
 }  // namespace headrace

@@ -219,6 +219,34 @@ TEST_F(ServerTest, TokenizeAndBack) {
   ExpectError(S().Post("/tokenize", "{}"), 400, "invalid_value", "prompt");
 }
 
+// C7: the model goes on inside the final message instead of beginning a turn.
+TEST_F(ServerTest, TheFinalMessageIsContinued) {
+  const auto body = [](const std::string& fields) {
+    return R"({"model":"m","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"It is"}],)" +
+           fields + "}";
+  };
+  const auto ends_with = [](const Json& answer, const std::string& text) {
+    std::string bytes;
+    for (const Json& id : answer["tokens"]) bytes += id < 256 ? std::string(1, static_cast<char>(id.get<int>())) : "#";
+    return bytes.ends_with(text);
+  };
+  const Json whole = Parsed(S().Post("/tokenize", body(R"("add_generation_prompt":true)")).body);
+  EXPECT_TRUE(ends_with(whole, "It is#\n#assistant\n")) << whole;
+  const Json bare = Parsed(S().Post("/tokenize", body(R"("add_generation_prompt":false)")).body);
+  EXPECT_TRUE(ends_with(bare, "It is#\n")) << bare;
+  const std::string continued = R"("continue_final_message":true)";
+  const Json inside = Parsed(S().Post("/tokenize", body(continued)).body);
+  EXPECT_TRUE(ends_with(inside, "It is")) << inside;
+  for (const std::string& fields : {continued, continued + R"(,"add_generation_prompt":false)"}) {
+    const Json answer = Parsed(S().Post("/v1/chat/completions", body(fields)).body);
+    EXPECT_EQ(answer["usage"]["prompt_tokens"], inside["count"]);
+    EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  }
+  ExpectError(S().Post("/v1/chat/completions", body(continued + R"(,"add_generation_prompt":true)")), 400,
+              "invalid_value", "continue_final_message");
+  ExpectError(S().Chat("x", continued), 400, "invalid_value", "continue_final_message");
+}
+
 TEST_F(ServerTest, HealthVersionAndMetrics) {
   EXPECT_EQ(Parsed(S().Get("/health").body)["status"], "ok");
   EXPECT_EQ(S().Get("/ready").status, 200);
@@ -270,7 +298,7 @@ TEST(ServerKeys, AWrongOrMissingKeyIs401BeforeTheBody) {
 TEST(ServerKeys, ABrokenKeyFileStopsTheStart) {
   Served served(kPlainScript, [](ServeOptions& o) { o.api_key_file = "/nonexistent/keys.toml"; });
   EXPECT_EQ(served.port, 0);
-  EXPECT_EQ(served.Join(), kExitCannotServe);
+  EXPECT_EQ(served.Join(), kExitNotFound);
 }
 
 TEST(ServerTls, ServesOverTls) {

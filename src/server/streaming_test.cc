@@ -1,13 +1,9 @@
 // Goal: streams are whole, in order and equal to the answer that is not streamed: characters are never split (O-01),
 // stop strings never leak nor lose text (O-02), chunks, usage and [DONE] come as clients expect them (O-03, C24-C28,
 // L1-L3), a fault ends a stream with one error event (O-05), and keep-alives stand between events (O-06).
-#include "server/test_serve.h"
+#include <fmt/format.h>
 
-#include "api/error.h"
-#include "gateway/pipeline.h"
-#include "server/http_api.h"
-#include "server/local_backend.h"
-#include "server/model_service.h"
+#include "server/test_serve.h"
 
 namespace headrace {
 namespace {
@@ -49,57 +45,14 @@ class StreamingTest : public testing::Test {
 
 // ---- O-01: the API over a script whose tokens are single bytes ------------------------------------------------------
 
-class BytesServer {
- public:
-  explicit BytesServer(const std::string& text) {
-    spdlog::set_level(spdlog::level::off);
-    Script script = *ParseScript(kPlainScript);
-    script.replies[0].tokens.clear();
-    for (const char c : text) script.replies[0].tokens.push_back(static_cast<uint8_t>(c));
-    model_ = *ModelService::FromScript(std::move(script), {}, clock_);
-    backend_ = std::make_unique<LocalBackend>(thread_.loop, model_->engine(), model_->tokenizer());
-    thread_.On([&] {
-      pipeline_ = std::make_unique<Pipeline>(
-          PipelineOptions{.model_names = {"m"}}, clock_, pool_,
-          [this](auto work) { thread_.loop.Post(std::move(work)); }, metrics_);
-      pipeline_->Open(model_->preparer(), *backend_);
-      api_ = std::make_unique<HttpApi>(HttpApiOptions{.model_names = {"m"}}, keys_, thread_.loop, clock_, *pipeline_,
-                                       pool_, metrics_);
-      api_->SetModel(model_.get());
-      server_ = *HttpServer::Listen(thread_.loop, {}, *api_);
-    });
-  }
-  ~BytesServer() {
-    pool_.Stop();
-    thread_.On([&] {
-      server_.reset();
-      api_.reset();
-      pipeline_.reset();
-      model_->Stop();
-      backend_.reset();
-    });
-  }
-  RawClient::Answer Post(const std::string& target, const std::string& body) const {
-    RawClient client(server_->port());
-    return client.Ask(RequestText("POST", target, body));
-  }
-
- private:
-  SystemClock clock_;
-  MetricsRegistry metrics_;
-  TextPool pool_{1};
-  KeyStore keys_;
-  std::unique_ptr<ModelService> model_;
-  LoopThread thread_;
-  std::unique_ptr<LocalBackend> backend_;
-  std::unique_ptr<Pipeline> pipeline_;
-  std::unique_ptr<HttpApi> api_;
-  std::unique_ptr<HttpServer> server_;
-};
+std::string BytesScript(const std::string& text) {
+  return R"({"step_ms": 1, "replies": [{"bytes": true, "pieces": [")" + text + "\"]}]}";
+}
 
 TEST(Characters, AreNeverSplitAcrossChunks) {
   const std::string text = "🫠🥹龜 ďábel 你好🌍";
-  const BytesServer server(text);
+  Served server(BytesScript(text));
+  server.Ready();
   for (const std::string& path : {std::string("/v1/chat/completions"), std::string("/v1/completions")}) {
     const bool chat = path.find("chat") != std::string::npos;
     const auto body = [&](const std::string& fields) {
@@ -133,7 +86,8 @@ TEST(Characters, AreNeverSplitAcrossChunks) {
 }
 
 TEST(Characters, OneThatIsCutByTheLimitIsReplacedOnce) {
-  const BytesServer server("a🌍");
+  Served server(BytesScript("a🌍"));
+  server.Ready();
   const Events stream(server.Post("/v1/chat/completions", ChatText("x", R"("max_tokens":3,"stream":true)")).body);
   EXPECT_EQ(stream.Text(), "a\uFFFD");
   EXPECT_THAT(stream.Finishes(), ElementsAre("length"));
@@ -198,7 +152,7 @@ TEST_F(StreamingTest, ChunksUsageAndDone) {
         const std::string finish = natural ? "stop" : "length";
         const Events chat = Stream("hi", plain + option);
         ExpectWellFormed(chat, n, usage, finish);
-        const Events completion(S().Complete("\"hi\"", plain + R"(,"stream":true)" + option).body);
+        const Events completion(S().Complete("\"hi\"", fmt::format(R"({},"stream":true{})", plain, option)).body);
         ExpectWellFormed(completion, n, usage, finish);
         for (int i = 0; i < n; ++i) {
           EXPECT_EQ(chat.Text(i), natural ? "Hello, world!" : "Hello, wor");

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/exit_code.h"
 #include "base/log.h"
 #include "json/json.h"
 #include "net/test_server.h"
@@ -115,14 +117,15 @@ class Served {
     options.quiet = options.embedded = true;
     if (tweak) tweak(options);
     auto listening = std::make_shared<std::promise<uint16_t>>();
-    options.on_listening = [listening](uint16_t port) { listening->set_value(port); };
+    auto listens = std::make_shared<std::atomic<bool>>(false);
+    options.on_listening = [listening, listens](uint16_t port) {
+      *listens = true;
+      listening->set_value(port);
+    };
     auto bound = listening->get_future();
-    ended_ = std::async(std::launch::async, [options, listening] {
+    ended_ = std::async(std::launch::async, [options, listening, listens] {
       const int code = RunServe(options);
-      try {
-        listening->set_value(0);  // it never listened
-      } catch (const std::future_error&) {
-      }
+      if (!*listens) listening->set_value(0);
       return code;
     });
     port = bound.get();

@@ -30,7 +30,9 @@ ts_render_limits ToShim(const RenderLimits& limits) {
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source) {
   if (source.size() > kTemplateBytesMax) {
-    return Fail(ErrorCode::kTooLarge, "the chat template has more than " + std::to_string(kTemplateBytesMax) + " bytes",
+    return Fail(ErrorCode::kTooLarge,
+                "the chat template has more than " + std::to_string(kTemplateBytesMax) +
+                    " bytes; use another one with --chat-template",
                 kField);
   }
   ts_template* handle = nullptr;
@@ -44,16 +46,20 @@ ChatTemplate::~ChatTemplate() { ts_template_free(handle_); }
 
 Result<std::string> ChatTemplate::Render(std::string_view context_json, const RenderLimits& limits) const {
   if (context_json.size() > kTemplateContextBytesMax) {
-    return Fail(ErrorCode::kTooLarge,
-                "the messages have more than " + std::to_string(kTemplateContextBytesMax) + " bytes as JSON");
+    return Fail(
+        ErrorCode::kTooLarge,
+        "the messages have more than " + std::to_string(kTemplateContextBytesMax) + " bytes as JSON; send less text",
+        "messages");
   }
   const ts_render_limits raw = ToShim(limits);
   ShimBuffer out;
   ShimBuffer err;
   const ts_status status =
       ts_template_render(handle_, ShimBytes(context_json), context_json.size(), &raw, out.raw(), err.raw());
-  if (status != TS_OK) return Fail(ShimError(status, err, ErrorCode::kInvalidArgument, kField));
-  return std::string(out.view());
+  if (status == TS_OK) return std::string(out.view());
+  Error error = ShimError(status, err, ErrorCode::kInvalidArgument, kField);
+  if (status == TS_LIMIT) error.message += "; send less text, or start with another --chat-template";
+  return Fail(std::move(error));
 }
 
 }  // namespace headrace

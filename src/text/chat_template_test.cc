@@ -77,7 +77,6 @@ TEST(ChatTemplate, RefusesWhatIsNotATemplate) {
     EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidArgument);
     EXPECT_EQ(parsed.error().field, "chat_template");
   }
-  EXPECT_EQ(ChatTemplate::Parse(std::string(kTemplateBytesMax + 1, 'x')).error().code, ErrorCode::kTooLarge);
   EXPECT_EQ(Render("x", "{").error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(Render("x", std::string(100'000, '[')).error().code, ErrorCode::kInvalidArgument);
 }
@@ -182,13 +181,37 @@ TEST(ChatTemplate, O41SharedValuesCannotHoldTheCaller) {
   ADD_FAILURE() << "the template did not recover within five minutes";
 }
 
-TEST(ChatTemplate, OutputBudget) {
+TEST(ChatTemplate, BudgetsSayWhatRanOutAndWhatToDo) {
+  const auto expect = [](const Result<std::string>& rendered, const char* what) {
+    ASSERT_FALSE(rendered.has_value()) << what;
+    EXPECT_EQ(rendered.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(rendered.error().field, "chat_template");
+    EXPECT_THAT(rendered.error().message, testing::AllOf(HasSubstr(what), HasSubstr("send less text, or start with")));
+  };
   RenderLimits limits;
   limits.output_bytes_max = 10;
   EXPECT_TRUE(Render("0123456789", "{}", limits).has_value());
-  auto rendered = Render("0123456789a", "{}", limits);
+  expect(Render("0123456789a", "{}", limits), "more than 10 bytes");
+  const char* busy = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+  expect(Render(busy), "more work than allowed");
+  limits = {};
+  limits.steps_max = 1'000'000'000;
+  limits.time_ms_max = 1;
+  expect(Render("{% for a in range(100000) %}{{ a }}{% endfor %}", "{}", limits), "longer than allowed");
+}
+
+TEST(ChatTemplate, SourceAndMessagesAreBounded) {
+  EXPECT_TRUE(ChatTemplate::Parse(std::string(kTemplateBytesMax, 'x')).has_value());
+  const auto parsed = ChatTemplate::Parse(std::string(kTemplateBytesMax + 1, 'x'));
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(parsed.error().field, "chat_template");
+  EXPECT_THAT(parsed.error().message, testing::AllOf(HasSubstr("1048576 bytes"), HasSubstr("--chat-template")));
+  const auto rendered = Render("x", std::string(kTemplateContextBytesMax + 1, ' '));
   ASSERT_FALSE(rendered.has_value());
-  EXPECT_THAT(rendered.error().message, HasSubstr("more than 10 bytes"));
+  EXPECT_EQ(rendered.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(rendered.error().field, "messages");
+  EXPECT_THAT(rendered.error().message, testing::AllOf(HasSubstr("67108864 bytes"), HasSubstr("send less text")));
 }
 
 // The default budget must not stand in the way of a long, honest conversation.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 namespace headrace {
@@ -46,18 +45,18 @@ std::string Utf8(char32_t c) {
   return out;
 }
 
-// The first of Unicode's 66 noncharacters that occurs in neither text; they are reserved for uses like this one.
-std::optional<char32_t> FreeNoncharacter(std::string_view a, std::string_view b) {
-  const auto is_free = [&](char32_t c) { return !a.contains(Utf8(c)) && !b.contains(Utf8(c)); };
-  for (char32_t c = 0xFDD0; c <= 0xFDEF; ++c) {
-    if (is_free(c)) return c;
-  }
+// The first two of Unicode's 66 noncharacters that occur in neither text; they are reserved for uses like this one.
+std::vector<char32_t> FreeNoncharacters(std::string_view a, std::string_view b) {
+  constexpr size_t kWanted = 2;
+  std::vector<char32_t> found;
+  const auto look_at = [&](char32_t c) {
+    if (found.size() < kWanted && !a.contains(Utf8(c)) && !b.contains(Utf8(c))) found.push_back(c);
+  };
+  for (char32_t c = 0xFDD0; c <= 0xFDEF; ++c) look_at(c);
   for (char32_t plane = 0; plane <= 16; ++plane) {
-    for (char32_t low : {0xFFFEu, 0xFFFFu}) {
-      if (is_free(plane << 16 | low)) return plane << 16 | low;
-    }
+    for (char32_t low : {0xFFFEu, 0xFFFFu}) look_at(plane << 16 | low);
   }
-  return std::nullopt;
+  return found;
 }
 
 // Everything after this recurses over the value.
@@ -81,7 +80,7 @@ Result<std::string> Dump(const Json& value) {
   }
 }
 
-std::string Without(std::string text, std::string_view sentinel) {
+std::string Without(std::string_view text, std::string_view sentinel) {
   std::string out;
   out.reserve(text.size());
   size_t at = 0;
@@ -89,6 +88,33 @@ std::string Without(std::string text, std::string_view sentinel) {
     out.append(text, at, found - at);
   }
   return out.append(text, at);
+}
+
+// The place where the text of the last message ends, as a character that no template knows and a blank.
+Status TagLastMessage(std::string_view tag, Json* context) {
+  const auto messages = context->find("messages");
+  if (messages != context->end() && messages->is_array() && !messages->empty() && messages->back().is_object()) {
+    const auto content = messages->back().find("content");
+    if (content != messages->back().end() && content->is_string()) {
+      content->get_ref<std::string&>().append(tag).append(" ");
+      return {};
+    }
+  }
+  return Fail(ErrorCode::kInvalidArgument, "only a final message with a text can be continued", "messages");
+}
+
+// A template that trims messages has taken the tag's blank, and would have taken those in front of the tag.
+Status CutAtTag(std::string_view tag, std::string* text) {
+  const size_t end = text->rfind(tag);
+  if (end == std::string::npos) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "the chat template does not write the final message: it cannot be continued", "messages");
+  }
+  const bool trimmed = !std::string_view(*text).substr(end + tag.size()).starts_with(' ');
+  text->resize(end);
+  if (trimmed) text->resize(text->find_last_not_of(" \t\r\n") + 1);
+  *text = Without(*text, tag);  // written more than once
+  return {};
 }
 
 }  // namespace
@@ -105,23 +131,25 @@ PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate& cha
   prefixes_.erase(repeated.begin(), repeated.end());
 }
 
-Result<RenderedPrompt> PromptEncoder::EncodeChat(const Json& context, const RenderLimits& limits) const {
+Result<RenderedPrompt> PromptEncoder::Encode(const Json& context, Ending ending, const RenderLimits& limits) const {
   if (!context.is_object()) return Fail(ErrorCode::kInvalidArgument, "the template's context is not an object");
   HR_RETURN_IF_ERROR(CheckDepth(context, 0));
   HR_ASSIGN_OR_RETURN(const std::string plain, Dump(context));
-  const std::optional<char32_t> sentinel = FreeNoncharacter(plain, chat_template_.source());
-  if (!sentinel) {
-    return Fail(ErrorCode::kInvalidArgument, "the request uses every Unicode noncharacter; leave one out", "messages");
+  const std::vector<char32_t> free = FreeNoncharacters(plain, chat_template_.source());
+  if (free.size() < 2) {
+    return Fail(ErrorCode::kInvalidArgument, "the request uses every Unicode noncharacter; leave two out", "messages");
   }
-  const std::string mark = Utf8(*sentinel);
+  const std::string mark = Utf8(free[0]), tag = Utf8(free[1]);
   Json marked = MarkAll(context, mark);
   marked["bos_token"] = tokenizer_.BosText();
   marked["eos_token"] = tokenizer_.EosText();
+  if (ending == Ending::kInsideLastMessage) HR_RETURN_IF_ERROR(TagLastMessage(tag, &marked));
   HR_ASSIGN_OR_RETURN(const std::string marked_json, Dump(marked));
   HR_ASSIGN_OR_RETURN(std::string text, chat_template_.Render(marked_json, limits));
+  if (ending == Ending::kInsideLastMessage) HR_RETURN_IF_ERROR(CutAtTag(tag, &text));
   RenderedPrompt prompt;
-  HR_ASSIGN_OR_RETURN(prompt.ids, tokenizer_.EncodeRendered(text, *sentinel));
-  prompt.text = Without(std::move(text), mark);
+  HR_ASSIGN_OR_RETURN(prompt.ids, tokenizer_.EncodeRendered(text, free[0]));
+  prompt.text = Without(text, mark);
   return prompt;
 }
 

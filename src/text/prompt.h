@@ -36,12 +36,22 @@ class PromptEncoder {
   // `context` holds messages, tools, add_generation_prompt and further template arguments. bos_token and eos_token are
   // set here, from the vocabulary. At most one BOS is added, and only if the model wants one and the template wrote
   // none. kInvalidArgument when the template refuses the messages.
-  Result<RenderedPrompt> EncodeChat(const nlohmann::ordered_json& context, const RenderLimits& limits = {}) const;
+  Result<RenderedPrompt> EncodeChat(const nlohmann::ordered_json& context, const RenderLimits& limits = {}) const {
+    return Encode(context, Ending::kWhole, limits);
+  }
+  // The same, but the prompt ends with the text of the last message, for the model to go on with: what the template
+  // writes behind it (the end of the turn) is cut off. Blanks at the text's end go where the template trims them, as
+  // Hugging Face does it. kInvalidArgument when the last message has no text or the template does not write it.
+  Result<RenderedPrompt> ContinueChat(const nlohmann::ordered_json& context, const RenderLimits& limits = {}) const {
+    return Encode(context, Ending::kInsideLastMessage, limits);
+  }
 
   // `text` with `sentinel` (UTF-8) behind the first character of whatever could be read as a control token.
   std::string Mark(std::string_view text, std::string_view sentinel) const;
 
  private:
+  enum class Ending { kWhole, kInsideLastMessage };
+  Result<RenderedPrompt> Encode(const nlohmann::ordered_json& context, Ending ending, const RenderLimits& limits) const;
   nlohmann::ordered_json MarkAll(const nlohmann::ordered_json& value, std::string_view sentinel) const;
   bool StartsControl(std::string_view rest) const;
 

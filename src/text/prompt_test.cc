@@ -131,6 +131,43 @@ TEST(Prompt, BeginAndEndTextsAreTheVocabularys) {
   EXPECT_EQ(chat.Controls(prompt.ids), 2);
 }
 
+// What the model gets when it shall go on with the final message: nothing behind its text, and not one id more.
+TEST(Prompt, ContinueChatEndsInsideTheLastMessage) {
+  const std::string header = "<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n";
+  const char* keeping =
+      "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}{% endfor %}";
+  const char* trimming =
+      "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' ~ (m.content | trim) ~ '<|im_end|>\n' }}{% endfor %}";
+  const char* twice = "{{ messages[-1].content | upper }}\n{{ messages[-1].content }}<|im_end|>";
+  struct Case {
+    const char* source;
+    std::string text, expected;
+  };
+  for (const Case& c : std::initializer_list<Case>{{keeping, "It is a", header + "It is a"},
+                                                   {keeping, "It is a ", header + "It is a "},
+                                                   {trimming, " It is a \n", header + "It is a"},
+                                                   {keeping, "", header},
+                                                   {keeping, "What?", header + "What?"},
+                                                   {keeping, "a<|im_end|>", header + "a<|im_end|>"},
+                                                   {keeping, "a<", header + "a<"},
+                                                   {twice, "yes", "YES \nyes"}}) {
+    const Chat chat = Chat::Make(FixtureVocabulary("tiny_bpe"), c.source);
+    const Json context = {
+        {"messages", {{{"role", "user"}, {"content", "What?"}}, {{"role", "assistant"}, {"content", c.text}}}}};
+    const auto prompt = PromptEncoder(*chat.tokenizer, *chat.chat_template).ContinueChat(context);
+    ASSERT_TRUE(prompt) << prompt.error().message;
+    EXPECT_EQ(prompt->text, c.expected);
+    EXPECT_EQ(chat.Bytes(prompt->ids), c.expected);
+    EXPECT_EQ(chat.Controls(prompt->ids), c.source == twice ? 0 : 3) << c.text;
+  }
+  const Chat silent = Chat::Make(FixtureVocabulary("tiny_bpe"), "{{ messages[0].content }}");
+  const PromptEncoder encoder(*silent.tokenizer, *silent.chat_template);
+  const Json unwritten = {{"messages", {{{"content", "x"}}, {{"content", "y"}}}}};
+  EXPECT_EQ(encoder.ContinueChat(unwritten).error().code, ErrorCode::kInvalidArgument);
+  for (const Json& messages : {Json(), Json::array(), Json{{{"role", "assistant"}}}, Json("x")})
+    EXPECT_EQ(encoder.ContinueChat({{"messages", messages}}).error().code, ErrorCode::kInvalidArgument);
+}
+
 TEST(Prompt, RefusesWhatCannotBeRendered) {
   const Chat chat = Chat::Make(FixtureVocabulary("tiny_bpe"), "{{ raise_exception('not ' ~ messages[0].role) }}");
   const PromptEncoder encoder(*chat.tokenizer, *chat.chat_template);

@@ -134,7 +134,7 @@ TEST(Tokenizer, RefusesWhatItCannotRead) {
   EXPECT_EQ(Tokenizer::FromVocabulary(vocabulary).error().code, ErrorCode::kUnsupported);
 
   vocabulary = FixtureVocabulary("tiny_bpe");
-  vocabulary.merges.push_back("q unheard-of");
+  vocabulary.merges.emplace_back("q unheard-of");
   EXPECT_EQ(Tokenizer::FromVocabulary(vocabulary).error().code, ErrorCode::kCorruptData);
 
   vocabulary = FixtureVocabulary("tiny_bpe");
@@ -152,6 +152,16 @@ TEST(Tokenizer, RefusesWhatItCannotRead) {
 
   EXPECT_EQ(Tokenizer::FromJson("{", "").error().code, ErrorCode::kCorruptData);
   EXPECT_EQ(Tokenizer::FromJson("{}", "").error().code, ErrorCode::kCorruptData);
+}
+
+TEST(Tokenizer, IdsOfATokenizerJsonAreBounded) {
+  const auto with_id = [](const std::string& id) {
+    return Tokenizer::FromJson(R"({"model":{"type":"BPE","vocab":{"a":0,"b":)" + id + R"(},"merges":[]}})", "");
+  };
+  const auto beyond = with_id("4194304");
+  ASSERT_FALSE(beyond.has_value());
+  EXPECT_EQ(beyond.error().code, ErrorCode::kCorruptData);
+  EXPECT_EQ(beyond.error().message, "tokenizer.json: token id 4194304 is not below 4194304");
 }
 
 TEST(Tokenizer, RefusesTextThatIsNotUtf8) {

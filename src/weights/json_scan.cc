@@ -127,9 +127,11 @@ Status CheckShardName(std::string_view shard, std::string_view index_name) {
   const bool plain = !shard.empty() && shard.size() <= kFileNameBytesMax && shard.front() != '.' &&
                      shard.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
   if (!plain) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} names the file \"{}\": only files of the same folder are read", index_name, shown),
-                std::string(shown));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} names the file \"{}\": only files of the same folder are read, by names of 1 to {} bytes",
+                    index_name, shown, kFileNameBytesMax),
+        std::string(shown));
   }
   if (!shard.ends_with(".safetensors")) {
     return Fail(

@@ -124,7 +124,55 @@ TEST(FolderTest, TextsAreBounded) {
   folder.Write("config.json", std::string(kJsonDepthMax + 1, '['));
   EXPECT_THAT(ModelFile::Open(folder.path()).error().message, HasSubstr("config.json: JSON nests deeper than 32"));
   folder.Write("config.json", std::string(kConfigTextBytesMax + 1, ' '));
-  EXPECT_EQ(ModelFile::Open(folder.path()).error().code, ErrorCode::kTooLarge);
+  auto large = ModelFile::Open(folder.path());
+  EXPECT_EQ(large.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(large.error().message, "config.json has 1048577 bytes; at most 1048576 are read");
+  folder.Write("config.json", "{}");
+  folder.Write("tokenizer.json", "");
+  std::filesystem::resize_file(folder / "tokenizer.json", kTokenizerTextBytesMax + 1);
+  large = ModelFile::Open(folder.path());
+  EXPECT_EQ(large.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(large.error().message, "tokenizer.json has 41943041 bytes; at most 41943040 are read");
+}
+
+TEST(FolderTest, IndexesAreBounded) {
+  const TempFolder folder;
+  const std::string index = "model.safetensors.index.json";
+  folder.Write("s.safetensors", OneTensor("a"));
+  const auto refused = [&](const std::string& text) {
+    folder.Write(index, text);
+    return ModelFile::Open(folder.path()).error();
+  };
+  std::string many = R"({"weight_map":{)";
+  for (uint64_t i = 0; i <= kFilesMax; ++i) {
+    const std::string number = std::to_string(i);
+    many.append(i > 0 ? ",\"t" : "\"t").append(number).append("\":\"s").append(number).append(".safetensors\"");
+  }
+  const Error files = refused(many + "}}");
+  EXPECT_EQ(files.code, ErrorCode::kTooLarge);
+  EXPECT_EQ(files.message, index + " names more than 512 files");
+  const Error name = refused(R"({"weight_map":{"a":")" + std::string(244, 'n') + R"(.safetensors"}})");
+  EXPECT_EQ(name.code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(name.message, AllOf(HasSubstr(index), HasSubstr("by names of 1 to 255 bytes")));
+  const Error token = refused("{\"" + std::string(kJsonTokenBytesMax + 1, 'k') + "\":1}");
+  EXPECT_EQ(token.code, ErrorCode::kTooLarge);
+  EXPECT_THAT(token.message, HasSubstr(index + ": JSON has a token of more bytes than 1048576"));
+  folder.Write(index, "");
+  std::filesystem::resize_file(folder / index, kIndexBytesMax + 1);
+  const auto large = ModelFile::Open(folder.path());
+  EXPECT_EQ(large.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(large.error().message, index + " has 16777217 bytes; at most 16777216 are read");
+}
+
+TEST(OpenTest, AModelOfTooManyPartsIsNamed) {
+  const TempFolder folder;
+  for (const char* name : {"m-00001-of-00513.gguf", "m-00001-of-00000.gguf"}) {
+    folder.Write(name, "GGUF");
+    const auto file = ModelFile::Open(folder / name);
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().code, ErrorCode::kTooLarge);
+    EXPECT_THAT(file.error().message, AllOf(HasSubstr("m: a model of "), HasSubstr("parts; 1 to 512 are read")));
+  }
 }
 
 TEST(SniffTest, OtherFormatsAreToldByTheirContentWhateverTheirName) {

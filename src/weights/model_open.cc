@@ -45,7 +45,8 @@ Status AddFile(const fs::path& path, Sources& sources) {
 
 Status AddParts(const fs::path& folder, const PartName& part, Sources& sources) {
   if (part.count == 0 || part.count > kFilesMax) {
-    return Fail(ErrorCode::kTooLarge, fmt::format("a model of {} parts; 1 to {} are read", part.count, kFilesMax));
+    return Fail(ErrorCode::kTooLarge, fmt::format("{}: a model of {} parts; 1 to {} are read",
+                                                  EscapeForLog(part.stem, 100), part.count, kFilesMax));
   }
   for (uint32_t i = 1; i <= part.count; ++i) {
     HR_RETURN_IF_ERROR(AddFile(folder / fmt::format("{}-{:05}-of-{:05}.gguf", part.stem, i, part.count), sources));

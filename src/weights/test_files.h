@@ -79,7 +79,7 @@ class Raw {
     return Text("GGUF").U32(version).U64(tensors).U64(keys);
   }
   // A tensor table entry; lengths innermost first.
-  Raw& Tensor(std::string_view name, std::vector<uint64_t> lengths, uint32_t type, uint64_t offset) {
+  Raw& Tensor(std::string_view name, const std::vector<uint64_t>& lengths, uint32_t type, uint64_t offset) {
     String(name).U32(static_cast<uint32_t>(lengths.size()));
     for (const uint64_t length : lengths) U64(length);
     return U32(type).U64(offset);

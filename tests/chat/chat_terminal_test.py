@@ -45,7 +45,7 @@ class Home:
         self.path = Path(self.folder.name)
         (self.path / "model.json").write_text(json.dumps(script or SCRIPT), encoding="utf-8")
         self.model = f"script:{self.path / 'model.json'}"
-        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "TSAN_OPTIONS") if name in os.environ}
+        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "LLVM_PROFILE_FILE") if name in os.environ}
         self.environment = {**keep, "HOME": str(self.path), "TERM": "xterm"}
 
     def pipe(self, *arguments, stdin=b""):
@@ -185,7 +185,7 @@ class ChatTest(unittest.TestCase):
         terminal.line("/set temperature 0.25")
         terminal.expect(">>> ")
         terminal.line("/set top_p 9")
-        terminal.expect("from 0 to 1")
+        terminal.expect("'top_p' must be a number from 0 to 1, but it is 9")
         terminal.line("/show")
         self.assertIn("0.25", terminal.expect("Be brief."))
         terminal.line("/help")
@@ -206,6 +206,27 @@ class ChatTest(unittest.TestCase):
         terminal.expect("Saved")
         saved = json.loads((self.home.path / "talk.json").read_text(encoding="utf-8"))
         self.assertEqual(len(saved["messages"]), 1)
+
+    def test_settings_of_sampling(self):
+        names = ["temperature", "top_k", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "seed", "stop",
+                 "max_tokens", "system"]
+        terminal = self.start("--min-p", "0.125", "--stop", "never")
+        terminal.line("/set")
+        listed = terminal.expect(">>> ")
+        terminal.line("/help")
+        helped = terminal.expect(">>> ")
+        for name in names:
+            self.assertRegex(listed, rf"  {name} +\S")
+            self.assertIn(name, helped)
+        terminal.line('/set stop ["wör", "!"]')
+        terminal.expect(">>> ")
+        terminal.line("/show")
+        shown = terminal.expect(">>> ")
+        self.assertRegex(shown, r"min_p +0\.125")
+        self.assertRegex(shown, r'stop +\["wör","!"\]')
+        terminal.line("Hi")
+        self.assertIn("Hello ", answer := terminal.expect(">>> "))
+        self.assertNotIn("wör", answer)
 
     def test_model_text_cannot_steer_the_terminal(self):
         terminal = self.start()

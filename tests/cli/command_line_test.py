@@ -22,12 +22,12 @@ class CommandLine(CliTest):
         for command in COMMANDS:
             text = self.ok(command, "--help")
             self.assertTrue(text.startswith(f"Usage: headrace {command}"), text)
-            self.assertLessEqual(len(text.splitlines()), 42)
+            self.assertLessEqual(len(text.splitlines()), 48)
             self.assertEqual(text, self.ok("help", command))
 
     def test_help_all_has_flags_variables_keys_and_exit_codes(self):
         text = self.ok("--help", "all")
-        for part in ("--max-batch-tokens", "--max-num-batched-tokens", "HEADRACE_MAX_BATCH_TOKENS", "max_batch_tokens", "130  interrupted", "4    cannot serve"):
+        for part in ("--max-batch-tokens", "--max-num-batched-tokens", "HEADRACE_MAX_BATCH_TOKENS", "max_batch_tokens", "130  interrupted", "4    cannot serve", "--keep-alive TIME", "HEADRACE_KEEP_ALIVE; keep_alive in the file"):
             self.assertIn(part, text)
         self.assertEqual(text, self.ok("help", "all"))
 

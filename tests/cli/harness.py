@@ -1,6 +1,10 @@
 """Runs the binary in a folder and an environment of its own. Standard library only."""
 
+import contextlib
+import http.client
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +26,7 @@ class CliTest(unittest.TestCase):
             (self.root / folder).mkdir()
 
     def environment(self, more=None):
-        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "ASAN_SYMBOLIZER_PATH") if name in os.environ}
+        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "ASAN_SYMBOLIZER_PATH", "LLVM_PROFILE_FILE") if name in os.environ}
         return keep | {"HOME": str(self.root / "home"), "HEADRACE_MODELS_DIR": str(self.models)} | (more or {})
 
     def run_program(self, *arguments, env=None, stdin=""):
@@ -42,10 +46,33 @@ class CliTest(unittest.TestCase):
         self.assertNotIn("\x1b", done.stderr, "no colour where there is no terminal")
         return done.stderr
 
-    def tiny(self, name="tiny.gguf"):
+    def tiny(self, name="tiny.gguf", *kind):
+        """A model that show can read; of the kind "base" a whole one without a chat template."""
         path = self.models / name
-        subprocess.run([MAKE_TINY, str(path)], check=True)
+        subprocess.run([MAKE_TINY, str(path), *kind], check=True)
         return path
+
+    @contextlib.contextmanager
+    def served(self, *arguments):
+        """A function that asks a ready server of its own: (path, body) to status and JSON."""
+        with subprocess.Popen([HEADRACE, "serve", *arguments, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              cwd=self.root / "cwd", env=self.environment()) as process:
+            try:
+                port = int(re.match(r"listening on http://127\.0\.0\.1:(\d+)", process.stdout.readline()).group(1))
+
+                def ask(path, body=None):
+                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                    with contextlib.closing(connection):
+                        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body),
+                                           {"Content-Type": "application/json"})
+                        answer = connection.getresponse()
+                        return answer.status, json.loads(answer.read())
+
+                while ask("/ready")[0] != 200:
+                    self.assertIsNone(process.poll(), "the server ended before it was ready")
+                yield ask
+            finally:
+                process.terminate()
 
 
 def main():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import cpp
+import limit_table
 
 LINES_MAX = {".h": 300, ".cc": 600, ".rs": 600, ".py": 600, ".ts": 600}
 APP_LINES_MAX = 150
@@ -318,6 +319,53 @@ def shell_scripts(tree):
             yield Finding(name, 1, "shell_scripts", "not executable")
 
 
+# ---- limits (law 3) ------------------------------------------------------------------------------------------------
+
+def limits(tree):
+    """docs/limits.md tells the truth: each limit has its value and its tests, and no maximum of the code is missing."""
+    document = limit_table.DOCUMENT
+    if not (tree.root / document).is_file():
+        yield Finding(document, 1, "limits", "missing: the table of limits")
+        return
+    table, internal = limit_table.rows(tree.text(document))
+    for row in table:
+        for problem in limit_problems(tree, row):
+            yield Finding(document, row.line, "limits", problem)
+    for row in internal:
+        if len(row.cells) != limit_table.INTERNAL_COLUMNS or not row.cells[-1]:
+            yield Finding(document, row.line, "limits", f"{row.cells[0]}: not name, file and reason")
+        elif not limit_table.found_in(source_text(tree, row.file()), row.name()):
+            yield Finding(document, row.line, "limits", f"{row.name()} is not in {row.file()}")
+    named = {(row.name(), row.file()) for row in table + internal if len(row.cells) > 1}
+    for name in tree.cpp_files("src", "apps"):
+        if re.search(r"_(test|fuzz|bench)\.cc$|^src/kernels/\w+/", name):  # a kernel's tiles meet no input
+            continue
+        for line, maximum in limit_table.maxima(tree.text(name)):
+            if (maximum, name) not in named:
+                yield Finding(name, line, "limits", f"{maximum} stands neither in the table nor in the list of {document}")
+
+
+def limit_problems(tree, row):
+    if len(row.cells) != limit_table.COLUMNS or not all(row.cells):
+        yield f"{row.cells[0]}: not {limit_table.COLUMNS} filled cells"
+        return
+    found, stated = limit_table.found_in(source_text(tree, row.file()), row.name()), limit_table.stated(row.cells[2])
+    if not found:
+        yield f"{row.name()} is not in {row.file()}"
+    elif found != stated:
+        yield f"{row.name()} is {found} in {row.file()}, not {stated}"
+    tests = limit_table.tests_of(row.cells[-1])
+    if not tests:
+        yield f"{row.name()} has no test of its error"
+    for file, test in tests:
+        if not limit_table.has_test(source_text(tree, file), file, test):
+            yield f"{row.name()}: {file or 'no file'} has no test {test}"
+
+
+def source_text(tree, name):
+    return tree.text(name) if name and (tree.root / name).is_file() else ""
+
+
 # ---- the build -----------------------------------------------------------------------------------------------------
 
 def isa_objects(tree):
@@ -343,4 +391,4 @@ def mergeable_symbols(path):
 
 
 RULES = [floors, links, sizes, function_sizes, banned_words, leftovers, readmes, pragma_once, headers_alone,
-         paths_and_hosts, file_bytes, shell_scripts, isa_objects]
+         paths_and_hosts, file_bytes, shell_scripts, limits, isa_objects]

@@ -25,6 +25,25 @@ def long_function(lines):
     return "int F(int a) {\n" + "  a += 1;\n" * (lines - 3) + "  return a;\n}\n"
 
 
+def limits(row="", value="64 KiB", file="src/net/a.h", test="`src/net/a_test.cc`: `A.RefusesMore`", internal="", code="", tests=""):
+    """A tree with one limit, its row and its test; what is given replaces or follows what is right."""
+    table = row or f"| `kBodyBytesMax` | `{file}` | {value} | a body | 413 | {test} |"
+    document = f"# Limits\n| limit | file | value | bounds | told | test |\n|---|---|---|---|---|---|\n{table}\n## Internal\n{internal}\n"
+    return {"docs/limits.md": document,
+            "src/net/a.h": f"constexpr size_t kBodyBytesMax = 64 * 1024;  // of a body\n{code}",
+            "src/net/a_test.cc": tests or "TEST(A, RefusesMore) {}\n"}
+
+
+OPTIONS = "struct NetOptions {\n  size_t own_max = 0;\n  size_t header_bytes_max = 1 << 16;\n};\n"
+OPTIONS_ROW = "| `NetOptions::header_bytes_max` | `src/net/a.h` | why |"
+FLAG = '    OptionSpec{"ctx", "size", kInteger, kLimits, kLoads, "N", "0",\n               "longest, of all", 0, 1 << 24},\n'
+
+
+def flag_limit(value):
+    row = f"| `--ctx` | `src/config/t.cc` | {value} | tokens | exit 2 | `src/net/a_test.cc`: `A.RefusesMore` |"
+    return limits(row, internal="| `kBodyBytesMax` | `src/net/a.h` | why |") | {"src/config/t.cc": FLAG}
+
+
 BASE = room("base", a_dot_h=HEADER)
 # (what, rule, files, findings)
 CASES = [
@@ -84,6 +103,26 @@ CASES = [
     ("broken script by its first line", rules.shell_scripts, {"a": "#!/usr/bin/env bash\nfoo() {\n"}, 1),
     ("dev without its bit", rules.shell_scripts, {"dev": "#!/usr/bin/env bash\n"}, 1),
     ("good script", rules.shell_scripts, {"a.sh": "echo yes\n"}, 0),
+    ("true table of limits", rules.limits, limits(), 0),
+    ("no table of limits", rules.limits, {}, 1),
+    ("limit of another value", rules.limits, limits(value="65,537 bytes"), 1),
+    ("limit that moved", rules.limits, limits(file="src/net/b.h"), 2),
+    ("limit without a test", rules.limits, limits(test="none"), 1),
+    ("limit whose test was renamed", rules.limits, limits(tests="TEST(A, RefusesLess) {}\n"), 1),
+    ("limit tested in Python", rules.limits, limits(test="`tests/cli/a.py`: `A.test_more`") |
+     {"tests/cli/a.py": "class A(CliTest):\n    def test_more(self):\n"}, 0),
+    ("row with a cell too few", rules.limits, limits("| `kBodyBytesMax` | `src/net/a.h` | 64 KiB | a body | 413 |"), 1),
+    ("maximum that nobody lists", rules.limits, limits(code="static constexpr int64_t kNewMax = 3;\n"), 1),
+    ("maximum that is internal", rules.limits,
+     limits(code="constexpr int kNewMax = 3;\n", internal="| `kNewMax` | `src/net/a.h` | why |"), 0),
+    ("tile of a kernel", rules.limits, limits() | {"src/kernels/avx2/a.cc": "constexpr int kRowsMax = 8;\n"}, 0),
+    ("internal without a reason", rules.limits,
+     limits(code="constexpr int kNewMax = 3;\n", internal="| `kNewMax` | `src/net/a.h` |"), 1),
+    ("internal that is gone", rules.limits, limits(internal="| `kOldMax` | `src/net/a.h` | why |"), 1),
+    ("option that nobody lists", rules.limits, limits(code=OPTIONS), 1),
+    ("option that is listed", rules.limits, limits(code=OPTIONS, internal=OPTIONS_ROW), 0),
+    ("range of a flag", rules.limits, flag_limit("0 to 16,777,216"), 0),
+    ("another range of a flag", rules.limits, flag_limit("1 to 16,777,216"), 1),
     ("weak symbol for one instruction set", rules.isa_objects, {"avx2": "inline int G(int x) { return x * 3; }\n"
      "int (*F())(int) { return G; }\n"}, 1),
     ("clean object", rules.isa_objects, {"avx2": "static int G(int x) { return x * 3; }\nint F(int x) { return G(x); }\n"}, 0),

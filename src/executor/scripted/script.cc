@@ -61,6 +61,7 @@ class ScriptReader {
     reply.match = match.value_or("");
     HR_RETURN_IF_ERROR(ReadInto(fields, "delay_ms", 0, 600'000, 1000, &reply.delay_us));
     HR_RETURN_IF_ERROR(ReadInto(fields, "fault_at", 0, 1 << 24, 1, &reply.fault_at));
+    HR_ASSIGN_OR_RETURN(const std::optional<bool> bytes, fields.Bool("bytes"));
     int64_t repeat = 1;
     HR_RETURN_IF_ERROR(ReadInto(fields, "repeat", 1, 1 << 20, 1, &repeat));
     HR_ASSIGN_OR_RETURN(const Json* pieces, fields.Array("pieces", kScriptTokensMax));
@@ -69,7 +70,7 @@ class ScriptReader {
       if (!piece.is_string() || piece.get_ref<const std::string&>().empty()) {
         return Fail(ErrorCode::kInvalidArgument, "a piece is a string that is not empty", path + ".pieces");
       }
-      reply.tokens.push_back(TokenOf(piece.get_ref<const std::string&>()));
+      AppendTokens(piece.get_ref<const std::string&>(), bytes.value_or(false), &reply.tokens);
     }
     if (reply.tokens.size() * static_cast<size_t>(repeat) > kScriptTokensMax) {
       return Fail(ErrorCode::kTooLarge, fmt::format("a reply has at most {} tokens", kScriptTokensMax), path);
@@ -78,6 +79,11 @@ class ScriptReader {
     for (int64_t i = 1; i < repeat; ++i) reply.tokens.insert(reply.tokens.end(), once.begin(), once.end());
     script_.replies.push_back(std::move(reply));
     return {};
+  }
+
+  void AppendTokens(const std::string& piece, bool bytes, std::vector<int32_t>* tokens) {
+    if (!bytes) return tokens->push_back(TokenOf(piece));
+    for (const char c : piece) tokens->push_back(static_cast<uint8_t>(c));
   }
 
   int32_t TokenOf(const std::string& piece) {

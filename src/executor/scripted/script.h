@@ -7,11 +7,14 @@
 //     "replies": [
 //       {"match": "weather", "pieces": ["It", " is", " sunny"], "delay_ms": 20, "repeat": 1},
 //       {"match": "broken",  "pieces": ["one", "two"], "fault_at": 1},
+//       {"match": "emoji",   "pieces": ["你好 🌍"], "bytes": true},
 //       {"pieces": ["Hello", "!"]}
 //     ]
 //   }
 // The first reply whose `match` occurs in the prompt's text is said, one piece a token, then the end token; `repeat`
-// says the pieces several times. `fault_at` fails the request at that token. A reply without `match` fits every prompt.
+// says the pieces several times. `fault_at` fails the request at that token. With `bytes` each byte of the pieces is a
+// token of its own, as models spell what their vocabulary lacks: characters then come in several tokens. A reply
+// without `match` fits every prompt.
 #pragma once
 
 #include <cstdint>

@@ -26,6 +26,16 @@ TEST(ScriptTest, MistakesAreNamed) {
   EXPECT_FALSE(ParseScript("nonsense"));
 }
 
+TEST(ScriptTest, BytesMakeEachByteOfThePiecesAToken) {
+  const auto script =
+      ParseScript(R"({"replies": [{"pieces": ["aé", "b"], "bytes": true, "repeat": 2}, {"pieces": ["aé"]}]})");
+  ASSERT_TRUE(script) << script.error().message;
+  EXPECT_EQ(script->replies[0].tokens, (std::vector<int32_t>{'a', 0xC3, 0xA9, 'b', 'a', 0xC3, 0xA9, 'b'}));
+  EXPECT_EQ(script->replies[1].tokens, std::vector<int32_t>{kScriptFirstPiece});
+  EXPECT_EQ(script->pieces, std::vector<std::string>{"aé"}) << "no token of the vocabulary stands for said bytes";
+  EXPECT_EQ(ParseScript(R"({"replies": [{"pieces": ["a"], "bytes": 1}]})").error().field, "replies[0].bytes");
+}
+
 TEST(ScriptTest, BytesAreSpelledAsByteLevelVocabulariesDo) {
   EXPECT_EQ(ByteLevelSpelling("a"), "a");
   EXPECT_EQ(ByteLevelSpelling(" "), "\u0120");

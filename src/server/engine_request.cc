@@ -1,0 +1,47 @@
+#include "server/engine_request.h"
+
+#include <algorithm>
+
+namespace headrace {
+
+SamplingParams ToSamplingParams(const SamplingFields& fields, uint64_t seed) {
+  SamplingParams p;
+  p.temperature = static_cast<float>(fields.temperature);
+  p.top_p = static_cast<float>(fields.top_p);
+  p.min_p = static_cast<float>(fields.min_p);
+  p.top_k = static_cast<int32_t>(std::min<int64_t>(fields.top_k, INT32_MAX));
+  p.presence_penalty = static_cast<float>(fields.presence_penalty);
+  p.frequency_penalty = static_cast<float>(fields.frequency_penalty);
+  p.repetition_penalty = static_cast<float>(fields.repetition_penalty);
+  p.seed = seed;
+  return p;
+}
+
+Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request) {
+  if (request.stop.empty()) return std::nullopt;
+  return StopMatcher::Build(request.stop);
+}
+
+std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int choice,
+                                               const std::optional<StopMatcher>& stops) {
+  const GenerationRequest& api = request.api;
+  auto r = std::make_unique<EngineRequest>();
+  r->prompt = request.prompts[static_cast<size_t>(choice / api.n)];
+  r->sampling = ToSamplingParams(api.sampling, request.seed + static_cast<uint64_t>(choice % api.n));
+  r->logit_bias = api.sampling.logit_bias;
+  r->stops = stops;
+  r->stop_token_ids = api.stop_token_ids;
+  r->max_tokens = api.max_tokens.value_or(INT64_MAX);
+  r->min_tokens = api.min_tokens;
+  r->ignore_eos = api.ignore_eos;
+  r->include_stop = api.include_stop_str_in_output;
+  r->show_control = !api.skip_special_tokens;
+  r->top_logprobs = api.logprobs ? api.top_logprobs : -1;
+  r->prompt_logprobs = api.echo && api.logprobs;
+  r->band = request.band;
+  r->start_before = request.start_before;
+  r->finish_before = request.finish_before;
+  return r;
+}
+
+}  // namespace headrace

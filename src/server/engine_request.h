@@ -1,0 +1,24 @@
+// A prepared request as the engine takes it: the one place where the network's fields become the compute wing's. Used
+// by LocalBackend and by the terminal chat. Pure functions.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "engine/request.h"
+#include "gateway/backend.h"
+#include "sampling/sampler.h"
+#include "text/stop_matcher.h"
+
+namespace headrace {
+
+SamplingParams ToSamplingParams(const SamplingFields& fields, uint64_t seed);
+
+// The stop strings of a request, for all its choices; none when it has none.
+Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request);
+
+// Choice `choice` of `request`; choice i of a prompt draws from seed + i. REQUIRES: choice < request.choices().
+std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int choice,
+                                               const std::optional<StopMatcher>& stops);
+
+}  // namespace headrace
