@@ -13,6 +13,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/compute_pool.h"
+
 namespace headrace {
 namespace {
 
@@ -85,7 +87,7 @@ CpuFeatures DetectCpu() {
 }
 
 int UsableCores() {
-  const int cores = std::max(1, PhysicalCores());
+  const int cores = std::clamp(PhysicalCores(), 1, kComputeThreadsMax);
   const int quota = QuotaCores();
   return quota > 0 ? std::min(cores, quota) : cores;
 }

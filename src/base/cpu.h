@@ -14,7 +14,8 @@ struct CpuFeatures {
 // Asks the system for AMX's registers where the processor has them (once; they stay allowed).
 CpuFeatures DetectCpu();
 
-// Processors to compute with: the least of physical cores, affinity mask and cgroup quota; at least 1.
+// Processors to compute with: the least of physical cores, affinity mask, cgroup quota and
+// kComputeThreadsMax; at least 1.
 int UsableCores();
 
 // Bytes that this process may still take: the least of MemAvailable and what the cgroup leaves.

@@ -44,6 +44,18 @@ Result<SamplingDefaults> ReadSamplingDefaults(const ModelFile& file) {
   return defaults;
 }
 
+// Names the file in an error about what it holds, where the message does not: a script's with the place in it.
+Error WithFile(Error error, const ServeOptions& options) {
+  const bool script = options.model.starts_with(kScriptPrefix);
+  const std::string file = script ? options.model.substr(kScriptPrefix.size()) : options.model;
+  const bool about_contents = script || error.code == ErrorCode::kCorruptData || error.code == ErrorCode::kUnsupported;
+  const bool about_template = !options.chat_template_file.empty() && error.message.contains(options.chat_template_file);
+  if (!about_contents || about_template || error.message.contains(file)) return error;
+  const std::string place = script && !error.field.empty() ? error.field + ": " : "";
+  error.message = file + ": " + place + error.message;
+  return error;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const ModelFile& file) {
@@ -95,7 +107,9 @@ uint64_t DefaultKvBytes(const ModelConfig& config, int64_t context, int sequence
 Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& options, const Clock& clock) {
   std::unique_ptr<ModelService> service(new ModelService);
   const bool script = options.model.starts_with(kScriptPrefix);
-  HR_RETURN_IF_ERROR(script ? service->LoadScript(options) : service->LoadModel(options));
+  if (Status loaded = script ? service->LoadScript(options) : service->LoadModel(options); !loaded) {
+    return Fail(WithFile(std::move(loaded).error(), options));
+  }
   service->StartEngine(options, clock);
   return service;
 }

@@ -49,8 +49,15 @@ class Limits(CliTest):
         self.assertIn("s.json has 16777217 bytes; at most 16777216 are read", line)
 
     def test_script_tokens(self):
-        line = self.serve_refuses(self.script({"replies": [{"pieces": ["ab", "cd"], "repeat": 524289}]}))
-        self.assertIn("a reply has at most 1048576 tokens", line)
+        long = {"pieces": ["ab", "cd"], "repeat": 1048576}
+        path = self.script({"replies": [long, long, {"pieces": ["ef"]}]})
+        line = self.serve_refuses(path)
+        self.assertIn("replies[2]: the replies up to here have more than 4194304 tokens together; repeat less", line)
+        self.assertIn(path.removeprefix("script:"), line)
+
+    def test_script_replies(self):
+        line = self.serve_refuses(self.script({"replies": [{"pieces": ["a"]}] * 10_001}))
+        self.assertIn("10000", line)
 
     def test_prompt_on_stdin(self):
         self.tiny()
@@ -83,7 +90,9 @@ class Limits(CliTest):
                               ({"max_position_embeddings": 16777217}, "context length is 16777217; it must be between 2 and 16777216"),
                               ({"head_dim": 272}, "head dimension is 272; it must be between 16 and 256"),
                               ({"num_attention_heads": 17, "head_dim": 16}, "whole groups of at most 16 are supported")):
-            self.assertIn(said, self.shape(**changes))
+            line = self.shape(**changes)
+            self.assertIn(said, line)
+            self.assertIn(str(self.models / "folder"), line)
 
 
 main()

@@ -25,7 +25,7 @@ class ScriptReader {
     HR_ASSIGN_OR_RETURN(const Json json, ParseJson(text, {.bytes_max = kScriptBytesMax}));
     HR_ASSIGN_OR_RETURN(JsonFields top, JsonFields::Of(json, ""));
     HR_RETURN_IF_ERROR(ReadNumbers(top));
-    HR_ASSIGN_OR_RETURN(const Json* replies, top.Array("replies", 10'000));
+    HR_ASSIGN_OR_RETURN(const Json* replies, top.Array("replies", kScriptRepliesMax));
     if (replies == nullptr || replies->empty())
       return Fail(ErrorCode::kInvalidArgument, "a script needs at least one reply", "replies");
     for (size_t i = 0; i < replies->size(); ++i)
@@ -72,8 +72,13 @@ class ScriptReader {
       }
       AppendTokens(piece.get_ref<const std::string&>(), bytes.value_or(false), &reply.tokens);
     }
-    if (reply.tokens.size() * static_cast<size_t>(repeat) > kScriptTokensMax) {
-      return Fail(ErrorCode::kTooLarge, fmt::format("a reply has at most {} tokens", kScriptTokensMax), path);
+    tokens_ += reply.tokens.size() * static_cast<size_t>(repeat);
+    if (tokens_ > kScriptTokensMax) {
+      return Fail(
+          ErrorCode::kTooLarge,
+          fmt::format("the replies up to here have more than {} tokens together; repeat less, or use two scripts",
+                      kScriptTokensMax),
+          path);
     }
     const std::vector<int32_t> once = reply.tokens;
     for (int64_t i = 1; i < repeat; ++i) reply.tokens.insert(reply.tokens.end(), once.begin(), once.end());
@@ -94,6 +99,7 @@ class ScriptReader {
   }
 
   Script script_;
+  size_t tokens_ = 0;  // of all replies read
   std::map<std::string, int32_t> ids_;
 };
 

@@ -52,7 +52,8 @@ constexpr int32_t kScriptStart = 257;  // <|im_start|>
 constexpr int32_t kScriptFirstPiece = 258;
 
 constexpr size_t kScriptBytesMax = 16 << 20;
-constexpr size_t kScriptTokensMax = 1 << 20;
+constexpr size_t kScriptTokensMax = 4 << 20;  // of all replies
+constexpr size_t kScriptRepliesMax = 10'000;
 
 Result<Script> ParseScript(std::string_view json);
 

@@ -17,7 +17,7 @@ TEST(ScriptTest, MistakesAreNamed) {
                {R"({"replies": [{"pieces": [""]}]})", "replies[0].pieces"},
                {R"({"replies": [{"pieces": ["a"]}], "speed": 3})", "speed"},
                {R"({"replies": [{"pieces": ["a"]}], "kv_blocks": 0})", "kv_blocks"},
-               {R"({"replies": [{"pieces": ["a", "b"], "repeat": 1048576}]})", "replies[0]"}};
+               {R"({"replies": [{"pieces": ["a", "b", "c", "d", "e"], "repeat": 1048576}]})", "replies[0]"}};
   for (const auto& c : cases) {
     const auto script = ParseScript(c.json);
     ASSERT_FALSE(script) << c.json;
