@@ -6,11 +6,10 @@
 #include <map>
 
 #include "base/cpu.h"
-#include "base/log.h"
-#include "catalog/progress.h"
 #include "catalog/sha256.h"
 #include "kernels/kernel_table.h"
 #include "model/model_config.h"
+#include "server/model_service.h"
 #include "weights/model_file.h"
 
 namespace headrace {
@@ -33,9 +32,16 @@ void AddTensors(const ModelFile& file, Json& facts) {
   facts["tensor_types"] = types;
 }
 
-std::string TemplateOf(const ModelFile& file) {
-  if (auto text = file.MetaString("tokenizer.chat_template")) return *text;
-  return file.Text(ModelFile::TextKind::kChatTemplate);
+// What the model's generation_config.json sets of the sampling; the server starts from these values.
+Json SamplingDefaultsOf(const ModelFile& file) {
+  Json defaults = Json::object();
+  const auto json = ParseJson(file.Text(ModelFile::TextKind::kGenerationConfig), {});
+  if (!json || !json->is_object()) return defaults;
+  for (const char* key : {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"}) {
+    const auto it = json->find(key);
+    if (it != json->end() && it->is_number()) defaults[key] = *it;
+  }
+  return defaults;
 }
 
 void AddTexts(const ModelFile& file, Json& facts) {
@@ -45,9 +51,10 @@ void AddTexts(const ModelFile& file, Json& facts) {
   else if (!file.Text(ModelFile::TextKind::kTokenizer).empty())
     facts["tokenizer"] = "tokenizer.json";
   if (const auto* tokens = file.MetaStrings("tokenizer.ggml.tokens")) facts["vocabulary"] = tokens->size();
-  const std::string chat_template = TemplateOf(file);
+  const std::string chat_template = ModelChatTemplate(file);
   facts["chat_template"] = chat_template.empty() ? Json("none: completes text, has no chat")
                                                  : Json("sha256 " + Sha256Hex(chat_template).substr(0, 16));
+  if (const Json defaults = SamplingDefaultsOf(file); !defaults.empty()) facts["sampling_defaults"] = defaults;
   if (auto licence = file.MetaString("general.license")) facts["licence"] = *licence;
 }
 
@@ -75,22 +82,12 @@ void AddMemoryPlan(const ModelFile& file, const ModelConfig& config, uint64_t av
   facts["memory_plan"] = plan;
 }
 
-std::string PlanAsText(const Json& plan) {
-  const auto bytes = [&](const char* key) { return FormatBytes(plan.at(key).get<uint64_t>()); };
-  return fmt::format("weights {}; KV {} a token, {} for a full context; {} free now, room for {} tokens",
-                     bytes("weights_bytes"), bytes("kv_bytes_per_token"), bytes("kv_bytes_full_context"),
-                     bytes("memory_available_bytes"), plan.at("kv_tokens_that_fit").get<uint64_t>());
-}
-
-std::string ValueAsText(const std::string& key, const Json& value) {
-  if (key == "memory_plan") return PlanAsText(value);
-  if (key == "bytes") return FormatBytes(value.get<uint64_t>());
-  if (key == "parameters") return fmt::format("{:.1f} M", static_cast<double>(value.get<int64_t>()) / 1e6);
-  if (value.is_string()) return EscapeForLog(value.get_ref<const std::string&>(), 300);
-  if (!value.is_object()) return DumpJson(value);
-  std::string out;
-  for (const auto& [name, count] : value.items()) out += (out.empty() ? "" : ", ") + DumpJson(count) + " " + name;
-  return out;
+// What loading would refuse, "" for nothing: the shape, a tensor type, the tokenizer.
+std::string WhyNotServable(const ModelFile& file, const Result<ModelConfig>& config) {
+  if (!config) return config.error().message;
+  if (const Status computable = file.CheckComputable(); !computable) return computable.error().message;
+  const auto tokenizer = LoadTokenizer(file);
+  return tokenizer ? "" : tokenizer.error().message;
 }
 
 }  // namespace
@@ -118,22 +115,8 @@ Result<Json> ReadModelFacts(const std::string& path, uint64_t memory_available_b
   }
   AddTexts(*file, facts);
   if (config) AddMemoryPlan(*file, *config, memory_available_bytes, facts);
-  const Status computable = file->CheckComputable();
-  if (!config)
-    facts["not_servable"] = config.error().message;
-  else if (!computable)
-    facts["not_servable"] = computable.error().message;
+  if (const std::string why = WhyNotServable(*file, config); !why.empty()) facts["not_servable"] = why;
   return facts;
-}
-
-std::string FactsAsText(const Json& facts) {
-  std::string out;
-  for (const auto& [key, value] : facts.items()) {
-    std::string label = key;
-    std::ranges::replace(label, '_', ' ');
-    out += fmt::format("{:<15} {}\n", label, ValueAsText(key, value));
-  }
-  return out;
 }
 
 }  // namespace headrace

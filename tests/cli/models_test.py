@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import pty
 
 from harness import HEADRACE, CliTest, main
@@ -30,6 +31,27 @@ class Models(CliTest):
         text = self.ok("show", "tiny")
         for part in ("architecture", "chat template", "sha256 ", "memory plan"):
             self.assertIn(part, text)
+
+    def test_show_of_a_folder_has_its_template_and_sampling_defaults(self):
+        folder = self.models / "folder"
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({
+            "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 1,
+            "vocab_size": 32, "max_position_embeddings": 128, "hidden_act": "silu", "rms_norm_eps": 1e-5}))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ messages[0].content }}"}))
+        (folder / "generation_config.json").write_text(json.dumps({"temperature": 0.25, "top_k": 40, "eos_token_id": 1}))
+        header = b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+        facts = json.loads(self.ok("show", "folder", "--json"))
+        self.assertTrue(facts["chat_template"].startswith("sha256 "), facts)
+        self.assertEqual(facts["sampling_defaults"], {"temperature": 0.25, "top_k": 40})
+        self.assertIn("tokenizer.json is missing", facts["not_servable"])
+        self.assertRegex(self.ok("show", "folder"), r"sampling defaults +temperature 0.25, top_k 40")
+
+    def test_show_names_what_serve_would_refuse(self):
+        whole = self.tiny().read_bytes()
+        (self.models / "odd.gguf").write_bytes(whole.replace(b"smollm", b"smolXX"))
+        self.assertIn("smolXX", json.loads(self.ok("show", "odd", "--json"))["not_servable"])
 
     def test_show_of_broken_and_missing_files(self):
         self.assertIn("near: tiny", (self.tiny(), self.refused(3, "show", "tinny"))[1])
