@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
 constexpr RenderLimits kAtGoldenTime{.now_unix_seconds = 1753142401};
+constexpr double kHangS = 30;  // nothing that is bounded takes this long, on however slow a machine
 
 Result<std::string> Render(const std::string& source, const std::string& context = "{}", RenderLimits limits = {}) {
   HR_ASSIGN_OR_RETURN(const auto chat_template, ChatTemplate::Parse(source));
@@ -153,12 +154,12 @@ TEST(ChatTemplate, O41DeepValuesNeedNoCallersStack) {
         "{{ [n.s, n.s] | unique | list | length }}", "{{ [n.s, n.s] | sort | length }}", "{{ n.s | pprint }}"}) {
     const auto start = std::chrono::steady_clock::now();
     auto rendered = Render(deep + use);
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2.0) << use;
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kHangS) << use;
     if (!rendered) EXPECT_EQ(rendered.error().code, ErrorCode::kInvalidArgument) << use << rendered.error().message;
   }
 }
 
-// Comparing values whose parts are shared 2^23 times is one step to the engine: the time limit answers, a second such
+// Comparing values whose parts are shared 2^21 times is one step to the engine: the time limit answers, a second such
 // render too, a third is refused at once, and the template works again when they have ended.
 TEST(ChatTemplate, O41SharedValuesCannotHoldTheCaller) {
   auto chat_template = ChatTemplate::Parse(
@@ -169,11 +170,11 @@ TEST(ChatTemplate, O41SharedValuesCannotHoldTheCaller) {
   limits.time_ms_max = 1;
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 4; ++i) {
-    auto rendered = (*chat_template)->Render(R"({"depth": 23})", limits);
+    auto rendered = (*chat_template)->Render(R"({"depth": 21})", limits);
     ASSERT_FALSE(rendered.has_value());
     EXPECT_EQ(rendered.error().code, ErrorCode::kInvalidArgument);
   }
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 2.0);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), kHangS);
   for (int i = 0; i < 3000; ++i) {
     if ((*chat_template)->Render(R"({"depth": 3})").has_value()) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -193,7 +194,9 @@ TEST(ChatTemplate, BudgetsSayWhatRanOutAndWhatToDo) {
   EXPECT_TRUE(Render("0123456789", "{}", limits).has_value());
   expect(Render("0123456789a", "{}", limits), "more than 10 bytes");
   const char* busy = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
-  expect(Render(busy), "more work than allowed");
+  limits = {};
+  limits.time_ms_max = 600'000;  // a slow machine must run out of steps first
+  expect(Render(busy, "{}", limits), "more work than allowed");
   limits = {};
   limits.steps_max = 1'000'000'000;
   limits.time_ms_max = 1;
