@@ -16,6 +16,7 @@ namespace headrace {
 struct Invocation {
   std::vector<std::string> words;  // positional arguments
   Settings settings;
+  std::string last_taken;  // see CommandLine
 };
 
 struct CommandSpec {

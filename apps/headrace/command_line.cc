@@ -1,38 +1,15 @@
 #include "command_line.h"
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
+#include "config/foreign_flags.h"
 #include "config/near_names.h"
 #include "config/option_value.h"
-#include "help.h"
 
 namespace headrace {
 namespace {
-
-std::string FlagNames(const OptionSpec& spec) {
-  std::string names = "--" + std::string(spec.name);
-  for (const std::string_view alias : Words(spec.aliases)) names += ",--" + std::string(alias);
-  return names;
-}
-
-// Values stay texts: config checks them, in every layer by the same rules.
-void AddOptions(CLI::App& app, const CommandSpec& command) {
-  for (const OptionSpec& spec : OptionTable()) {
-    if ((spec.commands & command.bit) == 0) continue;
-    if (spec.kind == OptionKind::kSwitch) {
-      app.add_flag(FlagNames(spec));
-      continue;
-    }
-    CLI::Option* option =
-        app.add_option(FlagNames(spec))->type_size(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    // As vLLM reads it: --served-model-name takes all words up to the next flag.
-    if (spec.value_name.ends_with("...")) option->expected(1, static_cast<int>(kOptionTextsMax));
-  }
-  app.add_option("words")->type_size(1)->expected(0, CLI::detail::expected_max_vector_size)->allow_extra_args();
-}
 
 std::unexpected<Error> Usage(const std::string& what, std::string_view command) {
   const std::string more = command.empty() ? "headrace --help" : "headrace " + std::string(command) + " --help";
@@ -46,84 +23,113 @@ std::unexpected<Error> UnknownCommand(const std::string& word) {
   return Usage("unknown " + kind + " '" + EscapeForLog(word, 60) + "'." + NearSentence(word, names), "");
 }
 
-std::unexpected<Error> UnknownFlag(const std::string& word, const CommandSpec& command) {
-  const std::string name = word.substr(0, word.find('='));
+std::unexpected<Error> UnknownFlag(const std::string& flag, const CommandSpec& command) {
   std::vector<std::string> names;
   for (const OptionSpec& spec : OptionTable()) {
     if ((spec.commands & command.bit) == 0) continue;
     names.push_back("--" + std::string(spec.name));
     for (const std::string_view alias : Words(spec.aliases)) names.push_back("--" + std::string(alias));
   }
-  std::string near = NearSentence(name, names);
-  if (const OptionSpec* other = FindOption(name.substr(std::min(name.find_first_not_of('-'), name.size())));
+  std::string near = NearSentence(flag, names);
+  if (const OptionSpec* other = FindOption(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
       other != nullptr && near.empty())
     near = " Other commands have it.";
-  return Usage("unknown flag '" + EscapeForLog(name, 60) + "' for " + std::string(command.name) + "." + near,
+  return Usage("unknown flag '" + EscapeForLog(flag, 60) + "' for " + std::string(command.name) + "." + near,
                command.name);
 }
 
-Result<CommandLine> Collect(const CLI::App& app, const CommandSpec& command) {
-  CommandLine line{.command = &command};
-  if (const auto rest = app.remaining(); !rest.empty()) return UnknownFlag(rest.front(), command);
-  for (const OptionSpec& spec : OptionTable()) {
-    const CLI::Option* option = app.get_option_no_throw("--" + std::string(spec.name));
-    if ((spec.commands & command.bit) == 0 || option == nullptr || option->count() == 0) continue;
-    std::vector<std::string> values = option->results();
-    // Given twice, the last one counts, so that a script can append to its flags.
-    if (spec.kind != OptionKind::kTexts) values.erase(values.begin(), values.end() - 1);
-    line.flags.emplace(spec.name, std::move(values));
+// Walks the arguments once, left to right.
+class Parser {
+ public:
+  Parser(const CommandSpec& command, const std::vector<std::string>& arguments)
+      : arguments_(arguments), line_{.command = &command} {}
+
+  Result<CommandLine> Run() {
+    for (at_ = 1; at_ < arguments_.size(); ++at_) {
+      const std::string& word = arguments_[at_];
+      if (word == "--") {
+        line_.words.insert(line_.words.end(), arguments_.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
+                           arguments_.end());
+        break;
+      }
+      if (word.size() > 1 && word.starts_with('-'))
+        HR_RETURN_IF_ERROR(Flag(word));
+      else
+        line_.words.push_back(word);
+    }
+    const size_t words_max = line_.command->words_max;
+    if (line_.words.size() > words_max)
+      return Usage(
+          std::string(line_.command->name) + " does not take '" + EscapeForLog(line_.words[words_max], 60) + "'",
+          line_.command->name);
+    return std::move(line_);
   }
-  line.words = app.get_option("words")->results();
-  if (line.words.size() > command.words_max)
-    return Usage(std::string(command.name) + " does not take '" + EscapeForLog(line.words[command.words_max], 60) + "'",
-                 command.name);
-  return line;
-}
+
+ private:
+  // A word that may be a value: the next one, unless a flag begins there. "-1" is a value.
+  bool ValueFollows() const { return at_ + 1 < arguments_.size() && !arguments_[at_ + 1].starts_with("--"); }
+
+  Status Flag(const std::string& word) {
+    const size_t equals = word.find('=');
+    const std::string flag = word.substr(0, equals);
+    const bool has_value = equals != std::string::npos;
+    const OptionSpec* spec = flag.starts_with("--") ? FindOption(flag.substr(2)) : nullptr;
+    if (spec == nullptr || (spec->commands & line_.command->bit) == 0) return Foreign(flag, equals);
+    std::vector<std::string> values;
+    const bool greedy = spec->value_name.ends_with("...");
+    if (has_value) {
+      values = {word.substr(equals + 1)};
+    } else if (spec->kind == OptionKind::kSwitch) {
+      values = {"true"};
+    } else {
+      while (ValueFollows() && (greedy || values.empty())) values.push_back(arguments_[++at_]);
+      if (values.empty())
+        return Usage(EscapeForLog(flag, 60) + " needs a value: " + std::string(spec->value_name), line_.command->name);
+      if (greedy) line_.last_taken = values.back();
+    }
+    Put(*spec, flag, std::move(values));
+    return {};
+  }
+
+  // Given twice, the last one counts, so that a script can append to its flags; lists grow.
+  void Put(const OptionSpec& spec, const std::string& flag, std::vector<std::string> values) {
+    std::vector<std::string>& texts = line_.flags[std::string(spec.name)];
+    if (!IsList(spec.kind)) texts.clear();
+    texts.insert(texts.end(), std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
+    line_.spellings[std::string(spec.name)] = flag;
+  }
+
+  // What vLLM takes and has nothing to change here.
+  Status Foreign(const std::string& flag, size_t equals) {
+    const ForeignFlag* foreign = line_.command->bit == kForServe ? FindForeignFlag(flag) : nullptr;
+    if (foreign == nullptr) return UnknownFlag(flag, *line_.command);
+    std::string shown = flag;
+    if (!foreign->accepted.empty()) {
+      if (equals == std::string::npos && !ValueFollows())
+        return Usage(flag + " needs a value: " + std::string(foreign->accepted), line_.command->name);
+      const std::string value = equals == std::string::npos ? arguments_[++at_] : arguments_[at_].substr(equals + 1);
+      if (value != foreign->accepted)
+        return Usage(flag + ": '" + EscapeForLog(value, 60) + "' is not taken, only '" +
+                         std::string(foreign->accepted) + "': " + std::string(foreign->why),
+                     line_.command->name);
+      shown += " " + value;
+    }
+    line_.ignored.push_back(std::move(shown));
+    return {};
+  }
+
+  const std::vector<std::string>& arguments_;
+  size_t at_ = 0;
+  CommandLine line_;
+};
 
 }  // namespace
 
-Result<CommandLine> ParseCommandLine(std::vector<std::string> arguments) {
-  if (arguments.empty()) return Usage("a command is needed, such as run or serve", "");
-  try {
-    CLI::App app;
-    app.set_help_flag("");
-    app.require_subcommand(0, 1);
-    app.allow_extras();
-    for (const CommandSpec& command : CommandTable()) {
-      CLI::App* sub = app.add_subcommand(std::string(command.name));
-      sub->set_help_flag("");
-      sub->allow_extras();
-      if (!command.alias.empty()) sub->alias(std::string(command.alias));
-      AddOptions(*sub, command);
-    }
-    std::ranges::reverse(arguments);  // CLI11 takes them from the back
-    app.parse(arguments);
-    const auto parsed = app.get_subcommands();
-    const auto rest = app.remaining();
-    if (!rest.empty()) return UnknownCommand(rest.front());
-    if (parsed.empty()) return Usage("a command is needed, such as run or serve", "");
-    return Collect(*parsed.front(), *FindCommand(parsed.front()->get_name()));
-  } catch (const CLI::Error& e) {
-    return Usage(e.what(), "");
-  } catch (const std::exception& e) {
-    return Usage(std::string("these arguments cannot be read: ") + e.what(), "");
-  }
-}
-
-std::string AnswerToHelp(const std::vector<std::string>& arguments) {
-  const CommandSpec* command = nullptr;
-  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
-    const std::string& word = arguments[i];
-    if (i == 0) command = FindCommand(word);
-    const bool is_command = i == 0 && word == "help";
-    if (i == 0 && (word == "--version" || word == "-V" || word == "-v")) return VersionLine() + "\n";
-    if (!is_command && word != "-h" && word != "--help" && !word.starts_with("--help=")) continue;
-    std::string topic = word.starts_with("--help=") ? word.substr(7) : i + 1 < arguments.size() ? arguments[i + 1] : "";
-    if (topic == "all") return HelpAll();
-    if (is_command || command == nullptr) command = FindCommand(topic);
-    return command == nullptr ? HelpScreen() : HelpForCommand(*command);
-  }
-  return {};
+Result<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--") return Usage("a command is needed, such as run or serve", "");
+  const CommandSpec* command = FindCommand(arguments[0]);
+  if (command == nullptr) return UnknownCommand(arguments[0]);
+  return Parser(*command, arguments).Run();
 }
 
 }  // namespace headrace

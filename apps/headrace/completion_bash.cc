@@ -13,20 +13,38 @@ std::string CommandNames() {
   return out;
 }
 
-// One arm of bash's `case $prev`.
+// One arm of bash's `case $prev`. Without a match `-o default` completes file names: folders, blanks and quotes are
+// then readline's work.
 std::string BashValueArm(const OptionSpec& spec) {
   std::string names = "--" + std::string(spec.name);
   for (const std::string_view alias : Words(spec.aliases)) names += "|--" + std::string(alias);
-  if (spec.kind == OptionKind::kFile)
-    return fmt::format("    {}) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n", names);
+  if (spec.kind == OptionKind::kFile) return fmt::format("    {}) return ;;\n", names);
   if (spec.kind == OptionKind::kFolder)
-    return fmt::format("    {}) COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n", names);
+    return fmt::format("    {}) _headrace_options +o default -o dirnames; return ;;\n", names);
   if (spec.kind == OptionKind::kChoice)
-    return fmt::format("    {}) COMPREPLY=($(compgen -W \"{}\" -- \"$cur\")); return ;;\n", names, spec.choices);
-  return fmt::format("    {}) return ;;\n", names);
+    return fmt::format("    {}) _headrace_words \"{}\"; return ;;\n", names, spec.choices);
+  return fmt::format("    {}) _headrace_words \"\"; return ;;\n", names);
 }
 
 constexpr std::string_view kInstalled = "headrace list 2>/dev/null | awk 'NR > 1 {print $1}'";
+
+constexpr std::string_view kFunctions =
+    R"(# bash completion of headrace. In ~/.bashrc: source <(headrace completion bash)
+_headrace_options() { compopt "$@" 2>/dev/null; }
+_headrace_words() {
+  _headrace_options +o default
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+}
+# Names, and files where the word may be one; with no name that fits, only files.
+_headrace_models() {
+  mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur")
+  ((${#COMPREPLY[@]} == 0)) && return
+  local files
+  mapfile -t files < <(compgen -f -- "$cur")
+  ((${#files[@]} > 0)) && _headrace_options -o filenames
+  COMPREPLY+=("${files[@]}")
+}
+)";
 
 }  // namespace
 
@@ -38,24 +56,27 @@ std::string BashCompletion() {
       if ((spec.commands & command.bit) != 0) names += fmt::format(" --{}", spec.name);
     const std::string arm =
         command.alias.empty() ? std::string(command.name) : fmt::format("{}|{}", command.name, command.alias);
-    flags += fmt::format("      {}) COMPREPLY=($(compgen -W \"--help{}\" -- \"$cur\")) ;;\n", arm, names);
-    if (command.word_choices == "MODEL")
-      words +=
-          fmt::format("      {}) COMPREPLY=($(compgen -W \"$({}) {}\" -- \"$cur\") $(compgen -f -- \"$cur\")) ;;\n",
-                      arm, kInstalled, command.name == "rm" ? "" : PullableNames());
-    else if (!command.word_choices.empty())
-      words += fmt::format("      {}) COMPREPLY=($(compgen -W \"{}\" -- \"$cur\")) ;;\n", arm, command.word_choices);
+    flags += fmt::format("      {}) _headrace_words \"--help{}\" ;;\n", arm, names);
+    // rm takes no path.
+    if (command.word_choices == "MODEL" && command.name == "rm")
+      words += fmt::format("      {}) _headrace_words \"$({})\" ;;\n", arm, kInstalled);
+    else if (command.word_choices == "MODEL")
+      words += fmt::format("      {}) _headrace_models \"$({}) {}\" ;;\n", arm, kInstalled, PullableNames());
+    else
+      words += fmt::format("      {}) _headrace_words \"{}\" ;;\n", arm, command.word_choices);
   }
   for (const OptionSpec& spec : OptionTable())
     if (spec.kind != OptionKind::kSwitch) values += BashValueArm(spec);
-  return fmt::format(R"(# bash completion of headrace. In ~/.bashrc: source <(headrace completion bash)
-_headrace() {{
+  return std::string(kFunctions) + fmt::format(R"(_headrace() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} command=${{COMP_WORDS[1]}}
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    COMPREPLY=($(compgen -W "{} help --help --version" -- "$cur"))
+    _headrace_words "{} help --help --version"
     return
   fi
+  # bash takes --flag=value apart at the sign.
+  [[ $cur == = ]] && cur=
+  [[ $prev == = ]] && prev=${{COMP_WORDS[COMP_CWORD-2]}}
   case $prev in
 {}  esac
   if [[ $cur == -* ]]; then
@@ -63,13 +84,13 @@ _headrace() {{
 {}    esac
   else
     case $command in
-{}      help) COMPREPLY=($(compgen -W "all {}" -- "$cur")) ;;
+{}      help) _headrace_words "all {}" ;;
     esac
   fi
 }}
-complete -F _headrace headrace
+complete -o default -F _headrace headrace
 )",
-                     CommandNames(), values, flags, words, CommandNames());
+                                               CommandNames(), values, flags, words, CommandNames());
 }
 
 }  // namespace headrace

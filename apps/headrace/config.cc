@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "command.h"
+#include "config/option_value.h"
 #include "exit_code.h"
 
 namespace headrace {
@@ -31,7 +32,12 @@ std::string Shown(const Setting& setting) {
     case OptionKind::kNumber:
     case OptionKind::kSwitch:
       return setting.texts.front();
-    case OptionKind::kTexts: {
+    case OptionKind::kTokens: {
+      const std::string& text = setting.texts.front();
+      return ParseInteger(text) ? text : quoted(text);
+    }
+    case OptionKind::kTexts:
+    case OptionKind::kNames: {
       std::string out;
       for (const std::string& text : setting.texts) out += (out.empty() ? "" : ", ") + quoted(text);
       return "[" + out + "]";
@@ -45,8 +51,11 @@ void Print(const Settings& settings, bool with_origin) {
   for (const Setting& setting : settings.all()) {
     if (setting.spec->flag_only) continue;
     const std::string key = FileKey(*setting.spec);
-    // A key without a value is a comment, so that the whole stays TOML.
-    const std::string line = setting.texts.empty() ? "# " + key + " =" : key + " = " + Shown(setting);
+    // A key without a value is a comment, so that the whole stays TOML; so is what the file does not take.
+    const bool secret = setting.spec->kind == OptionKind::kSecret;
+    const std::string line = secret && !setting.texts.empty() ? "# " + key + " = (set, not shown)"
+                             : setting.texts.empty()          ? "# " + key + " ="
+                                                              : key + " = " + Shown(setting);
     const std::string origin(SettingOriginName(setting.origin));
     if (!with_origin)
       fmt::print("{}\n", line);

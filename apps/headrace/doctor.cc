@@ -24,14 +24,14 @@ constexpr uint64_t kUnaskedBytesMax = 1u << 30;
 class Report {
  public:
   void Line(const char* name, const std::string& value) { fmt::print("  {:<16} {}\n", name, value); }
-  void Trouble(const char* name, const std::string& value, bool prevents = true) {
+  void Trouble(const char* name, const std::string& value, int code = kExitFailure) {
     fmt::print("! {:<16} {}\n", name, value);
-    sick_ = sick_ || prevents;
+    if (code_ == kExitOk) code_ = code;
   }
-  int exit_code() const { return sick_ ? kExitFailure : kExitOk; }
+  int exit_code() const { return code_; }
 
  private:
-  bool sick_ = false;
+  int code_ = kExitOk;  // of the first trouble that prevents serving
 };
 
 void Kernels(const Settings& settings, Report& report) {
@@ -46,19 +46,20 @@ void Kernels(const Settings& settings, Report& report) {
     report.Trouble("kernels chosen", chosen.error().message);
 }
 
-void Port(Report& report) {
-  constexpr uint16_t kDefaultPort = 8080;
-  const std::string trouble = PortTrouble(kDefaultPort);
-  if (trouble.empty()) report.Line("port 8080", "free");
-  // Another port works, so nothing is broken.
-  else
-    report.Trouble("port 8080", trouble + "; serve with --port N", false);
+void Port(const Settings& settings, Report& report) {
+  const auto port = static_cast<uint16_t>(settings.Integer("port"));
+  const std::string name = fmt::format("port {}", port);
+  const std::string trouble = PortTrouble(port);
+  if (trouble.empty()) return report.Line(name.c_str(), port == 0 ? "any free one" : "free");
+  // Unless this port was asked for, another one works and nothing is broken.
+  const bool asked = settings.Get("port").origin != SettingOrigin::kDefault;
+  report.Trouble(name.c_str(), trouble + "; serve with --port N", asked ? kExitCannotServe : kExitOk);
 }
 
 void Folder(const ModelsFolder& folder, Report& report) {
   report.Line("models folder", std::filesystem::absolute(folder.path()).string());
   if (access(folder.path().c_str(), F_OK) != 0) return report.Line("", "not there yet; pull makes it");
-  if (access(folder.path().c_str(), W_OK) != 0) report.Trouble("", "cannot be written: pull and rm will fail", false);
+  if (access(folder.path().c_str(), W_OK) != 0) report.Trouble("", "cannot be written: pull and rm will fail", kExitOk);
   const auto free = SystemPullPorts({}).free_bytes(folder.path());
   const auto models = folder.List();
   if (!models) return report.Trouble("", models.error().message);
@@ -103,7 +104,8 @@ int Model(const Invocation& invocation, const ModelsFolder& folder, Report& repo
   if (fingerprint)
     report.Line("fingerprint", *fingerprint + " (" + file + ")");
   else
-    report.Trouble("fingerprint", file + ": " + fingerprint.error().message, !invocation.words.empty());
+    report.Trouble("fingerprint", file + ": " + fingerprint.error().message,
+                   invocation.words.empty() ? kExitOk : kExitFailure);
   return kExitOk;
 }
 
@@ -119,14 +121,14 @@ int DoctorCommand(const Invocation& invocation) {
   report.Line("memory free", FormatBytes(AvailableMemoryBytes()));
   report.Line("cgroup limits", CgroupLimits());
   report.Line("open files", OpenFileLimit());
-  Port(report);
+  Port(invocation.settings, report);
   const ModelsFolder folder = FolderOf(invocation.settings);
   Folder(folder, report);
   const std::string pip = FindProgram("pip").empty() ? FindProgram("pip3") : FindProgram("pip");
   if (!pip.empty() || !FindProgram("python3").empty())
     report.Line("pip", pip.empty() ? "by python3 -m pip" : "found");
   else
-    report.Trouble("pip", "not found: headrace pull smollm2 needs it (Debian: apt install python3-pip)", false);
+    report.Trouble("pip", "not found: headrace pull smollm2 needs it (Debian: apt install python3-pip)", kExitOk);
   const int code = Model(invocation, folder, report);
   return code != kExitOk ? code : report.exit_code();
 }

@@ -43,7 +43,8 @@ std::string OptionList(uint32_t bits, bool full) {
       if (!full) continue;
       std::string more;
       for (const std::string_view alias : Words(spec.aliases)) more += fmt::format("also --{}; ", alias);
-      if (!spec.flag_only) more += fmt::format("{}; {} in the file", EnvironmentName(spec), FileKey(spec));
+      if (!spec.flag_only) more += EnvironmentName(spec);
+      if (!spec.flag_only && spec.kind != OptionKind::kSecret) more += fmt::format("; {} in the file", FileKey(spec));
       if (!more.empty()) out += fmt::format("  {:<29} {}\n", "", more);
     }
   }
@@ -102,6 +103,22 @@ std::string HelpAll() {
       "$XDG_CONFIG_HOME or ~/.config), then default.\n"
       "Others: HEADRACE_HF_ENDPOINT (another hub than Hugging Face), HF_TOKEN (its login), XDG_DATA_HOME.\n\n";
   return out + std::string(kExitCodes);
+}
+
+std::string AnswerToHelp(const std::vector<std::string>& arguments) {
+  const CommandSpec* command = nullptr;
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string& word = arguments[i];
+    if (i == 0) command = FindCommand(word);
+    const bool is_command = i == 0 && word == "help";
+    if (i == 0 && (word == "--version" || word == "-V" || word == "-v")) return VersionLine() + "\n";
+    if (!is_command && word != "-h" && word != "--help" && !word.starts_with("--help=")) continue;
+    std::string topic = word.starts_with("--help=") ? word.substr(7) : i + 1 < arguments.size() ? arguments[i + 1] : "";
+    if (topic == "all") return HelpAll();
+    if (is_command || command == nullptr) command = FindCommand(topic);
+    return command == nullptr ? HelpScreen() : HelpForCommand(*command);
+  }
+  return {};
 }
 
 }  // namespace headrace

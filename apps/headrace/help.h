@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "command.h"
 
@@ -13,5 +14,8 @@ std::string HelpScreen();
 std::string HelpForCommand(const CommandSpec& command);
 // Every command, option, variable, file key and exit code.
 std::string HelpAll();
+
+// With --help, -h, --version or the command `help` among the arguments: the text to print instead of running. "": none.
+std::string AnswerToHelp(const std::vector<std::string>& arguments);
 
 }  // namespace headrace

@@ -1,14 +1,21 @@
 // headrace: parses the command line, resolves the settings, runs the command.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "command.h"
 #include "command_line.h"
 #include "config/config_file.h"
+#include "config/environment.h"
 #include "config/settings.h"
 #include "exit_code.h"
+#include "help.h"
 
 namespace headrace {
 namespace {
@@ -29,26 +36,49 @@ Result<Settings> ResolveSettings(const CommandLine& line) {
   // A command without flags must work with any file: version and completion.
   if (line.command->bit == 0) return Settings::Resolve({}, [](const char*) { return nullptr; }, nullptr);
   HR_ASSIGN_OR_RETURN(const ConfigFile file, FindConfigFile(line.flags));
-  return Settings::Resolve(line.flags, ReadEnvironment, &file);
+  return Settings::Resolve(line.flags, ReadEnvironment, &file, line.spellings);
 }
 
-void SayNotes(const Settings& settings) {
+void Say(const std::string& line) { std::fprintf(stderr, "headrace: %s\n", line.c_str()); }
+
+void SayNotes(const CommandLine& line, const Settings& settings) {
   for (const Setting& setting : settings.all())
-    if (setting.origin != SettingOrigin::kDefault && !setting.spec->note.empty())
-      std::fprintf(stderr, "headrace: %s\n", std::string(setting.spec->note).c_str());
+    if (setting.origin == SettingOrigin::kFlag && !setting.spec->note.empty()) Say(std::string(setting.spec->note));
+  std::string ignored;
+  for (const std::string& flag : line.ignored) ignored += (ignored.empty() ? "" : ", ") + flag;
+  if (!ignored.empty()) Say("ignored, as there is nothing to change: " + ignored);
+  if (line.command->bit != kForServe && line.command->bit != kForConfig) return;
+  std::vector<std::string_view> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  for (const std::string& warning : EnvironmentWarnings(variables)) Say(warning);
+}
+
+// What was printed and could not be written, such as to a full disk, is a failure. A server goes on without its stdout.
+int WithOutputWritten(int code, bool serves) {
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (written || serves || code != kExitOk) return code;
+  Say("standard output cannot be written");
+  return kExitFailure;
 }
 
 int Main(const std::vector<std::string>& arguments) {
   if (const std::string help = AnswerToHelp(arguments); !help.empty()) {
     std::fputs(help.c_str(), stdout);
-    return kExitOk;
+    return WithOutputWritten(kExitOk, false);
   }
   auto line = ParseCommandLine(arguments);
   if (!line) return Complain(line.error());
   auto settings = ResolveSettings(*line);
   if (!settings) return Complain(settings.error());
-  SayNotes(*settings);
-  return line->command->run({std::move(line->words), std::move(*settings)});
+  SayNotes(*line, *settings);
+  const bool serves = line->command->bit == kForServe;
+  try {
+    return WithOutputWritten(
+        line->command->run({std::move(line->words), std::move(*settings), std::move(line->last_taken)}), serves);
+  } catch (const std::system_error& e) {  // fmt::print to a full disk
+    Say(std::string("standard output cannot be written: ") + e.what());
+    return kExitFailure;
+  }
 }
 
 }  // namespace

@@ -49,7 +49,11 @@ int RmCommand(const Invocation& invocation) {
   const ModelsFolder folder = FolderOf(invocation.settings);
   const auto model = FindToRemove(invocation.words.front(), folder);
   if (!model) return Complain(model.error());
-  const bool ask = !invocation.settings.Switch("yes") && isatty(STDIN_FILENO) != 0;
+  const bool ask = !invocation.settings.Switch("yes");
+  if (ask && isatty(STDIN_FILENO) == 0)
+    return Complain({ErrorCode::kInvalidArgument,
+                     "rm asks before it removes " + model->path + ", and here is no terminal to ask on; give --yes",
+                     "yes", 0});
   if (ask && !Confirmed(*model)) {
     fmt::print(stderr, "nothing was removed\n");
     return kExitFailure;

@@ -5,6 +5,7 @@
 
 #include "api_key.h"
 #include "base/log.h"
+#include "catalog/catalog.h"
 #include "command.h"
 #include "exit_code.h"
 #include "model_choice.h"
@@ -20,7 +21,7 @@ Result<std::string> WantedModel(const Invocation& invocation) {
   std::vector<std::string> models = invocation.words;
   const bool by_flag = settings.Get("model").origin == SettingOrigin::kFlag;
   if (by_flag || models.empty()) models.push_back(settings.Text("model"));
-  if (models.size() > 1 && models[1] != models[0])
+  if (models.size() > 1)
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format(
@@ -30,10 +31,31 @@ Result<std::string> WantedModel(const Invocation& invocation) {
   return models[0];
 }
 
+bool LooksLikeModel(const Settings& settings, const std::string& word) {
+  if (word.empty()) return false;
+  if (word.starts_with("script:") || ClassifyReference(word) != ModelReference::kName) return true;
+  const ModelsFolder folder = FolderOf(settings);
+  const auto catalog = Catalog::Load(folder.path());
+  return catalog && (catalog->Find(word) != nullptr || ResolveModel(word, *catalog, folder));
+}
+
+// `serve --served-model-name NAME MODEL`: the flag takes both words, and another model would be served.
+Status CheckTakenName(const Invocation& invocation) {
+  const Settings& settings = invocation.settings;
+  if (!invocation.words.empty() || settings.Get("model").origin == SettingOrigin::kFlag) return {};
+  if (!LooksLikeModel(settings, invocation.last_taken)) return {};
+  const std::string word = EscapeForLog(invocation.last_taken, 60);
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} takes '{}' as a name: is it the MODEL? Write MODEL first, or --served-model-name=NAME",
+                          settings.Get("served-model-name").place, word),
+              "served-model-name");
+}
+
 Status CheckExposure(const ServeOptions& options) {
   if (IsLoopback(options.host) || !options.api_key_file.empty() || options.insecure) return {};
   return Fail(ErrorCode::kInvalidArgument,
-              fmt::format("--host {} lets other machines in without a key. Give --api-key-file FILE, or --insecure if "
+              fmt::format("--host {} lets other machines in without a key. Give --api-key-file FILE or "
+                          "HEADRACE_API_KEY, or --insecure if "
                           "that is what you want",
                           EscapeForLog(options.host, 60)),
               "host");
@@ -50,6 +72,8 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.served_model_names = s.Texts("served-model-name");
   o.host = s.Text("host");
   o.port = static_cast<uint16_t>(s.Integer("port"));
+  o.allowed_hosts = s.Texts("allowed-host");
+  o.allowed_origins = s.Texts("allowed-origin");
   o.api_key_file = s.Text("api-key-file");
   o.chat_template_file = s.Text("chat-template");
   o.tls_cert = s.Text("tls-cert");
@@ -73,9 +97,13 @@ ServeOptions OptionsFrom(const Settings& s) {
 Status Prepare(const Invocation& invocation, ServeOptions& options) {
   const Settings& settings = invocation.settings;
   HR_ASSIGN_OR_RETURN(const std::string wanted, WantedModel(invocation));
+  HR_RETURN_IF_ERROR(CheckTakenName(invocation));
   if (settings.Has("api-key")) {
     if (!options.api_key_file.empty())
-      return Fail(ErrorCode::kInvalidArgument, "give either --api-key-file or --api-key", "api-key");
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("give either {} or {}", settings.Get("api-key-file").place, settings.Get("api-key").place),
+          "api-key");
     HR_ASSIGN_OR_RETURN(options.api_key_file, KeyFileInMemory(settings.Text("api-key")));
   }
   HR_RETURN_IF_ERROR(CheckExposure(options));

@@ -269,6 +269,47 @@ TEST(ChatRequest, T7AndC34KnownFieldsThatAreNotServedAreNamed) {
   for (const auto& c : cases) ExpectRefused(ParseChatRequest, ChatBody(c[0]), c[1], c[1], ErrorCode::kUnsupported);
 }
 
+// They were passed over with 200.
+TEST(ChatRequest, T7ForeignFieldsAreNamedWithTheFieldToUse) {
+  const char* cases[][3] = {
+      {R"("lora":[{"id":0,"scale":1}])", "lora", "model name"},
+      {R"("n_keep":5)", "n_keep", "refused"},
+      {R"("repeat_last_n":64)", "repeat_last_n", "repetition_penalty"},
+      {R"("t_max_predict_ms":100)", "t_max_predict_ms", "deadline_ms"},
+      {R"("grammar_lazy":true)", "grammar_lazy", ""},
+      {R"("max_new_tokens":5)", "max_new_tokens", "use max_tokens"},
+      {R"("max_length":5)", "max_length", "use max_tokens"},
+      {R"("typical":0.5)", "typical", "top_p"},
+      {R"("truncate":100)", "truncate", "shorten the prompt"},
+      {R"("do_sample":false)", "do_sample", "temperature 0"},
+      {R"("format":"json")", "format", "in the prompt"},
+      {R"("options":{"num_ctx":1})", "options", "top level"},
+      {R"("num_predict":5)", "num_predict", "use max_tokens"},
+      {R"("think":false)", "think", "enable_thinking"},
+      {R"("thinking":{"type":"disabled"})", "thinking", "enable_thinking"},
+      {R"("reasoning":{"effort":"low"})", "reasoning", "reasoning_effort"},
+      {R"("random_seed":1)", "random_seed", "use seed"},
+      {R"("safe_prompt":true)", "safe_prompt", "system message"},
+      {R"("stop_sequences":["x"])", "stop_sequences", "use stop"},
+      {R"("stop_regex":"x+")", "stop_regex", "use stop"},
+      {R"("extra_body":{"top_k":1})", "extra_body", "top level"},
+  };
+  for (const auto& c : cases) {
+    ExpectRefused(ParseChatRequest, ChatBody(c[0]), c[1], c[2], ErrorCode::kUnsupported);
+    ExpectRefused(ParseCompletionRequest, CompletionBodyWith(c[0]), c[1], c[2], ErrorCode::kUnsupported);
+  }
+  EXPECT_TRUE(Chat(R"("do_sample":true,"n_keep":0,"options":{},"extra_body":{},"safe_prompt":false,"lora":[],)"
+                   R"("think":null,"stop_sequences":[])")
+                  .unknown_fields.empty());
+}
+
+TEST(ChatRequest, C10AStopOfAnotherTypeHearsBothThatItMayHave) {
+  for (const char* stop : {"5", "true", "{}"}) {
+    ExpectRefused(ParseChatRequest, ChatBody(std::string(R"("stop":)") + stop), "stop",
+                  "must be a string or an array of strings");
+  }
+}
+
 TEST(ChatRequest, UnservedFieldsThatAskForNothingPass) {
   const GenerationRequest r = Chat(
       R"("use_beam_search":false,"length_penalty":1.0,"suffix":"","bad_words":[],"allowed_token_ids":[],"echo":false,"best_of":1,"documents":[],)"

@@ -73,7 +73,11 @@ TEST(CompletionRequest, L4BestOf) {
   EXPECT_EQ(Completion(R"("n":3,"best_of":3)").best_of, 3);
   EXPECT_EQ(Completion(R"("n":3)").best_of, 3);
   ExpectRefused(ParseCompletionRequest, CompletionBodyWith(R"("n":3,"best_of":2)"), "best_of", "below 'n'");
-  ExpectRefused(ParseCompletionRequest, CompletionBodyWith(R"("best_of":2)"), "best_of", "", ErrorCode::kUnsupported);
+  EXPECT_EQ(Completion(R"("best_of":2)").best_of, 2);
+  EXPECT_EQ(Completion(R"("best_of":2,"n":2,"stream":true)").best_of, 2);
+  ExpectRefused(ParseCompletionRequest, CompletionBodyWith(R"("best_of":2,"stream":true)"), "best_of", "streamed");
+  ExpectRefused(ParseCompletionRequest, R"({"model":"m","prompt":["1","2","3","4","5","6","7","8","9"],"best_of":128})",
+                "best_of", "1024");
 }
 
 TEST(CompletionRequest, FieldsOfOtherRoutesAreNamed) {

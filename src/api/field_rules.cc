@@ -22,6 +22,9 @@ struct UnservedField {
 constexpr std::string_view kLeaveOut = "leave it out";
 constexpr std::string_view kConstrain =
     "constrained output is not served yet: ask for the format in the prompt and check the answer";
+constexpr std::string_view kThinking = "send enable_thinking inside chat_template_kwargs of a chat";
+constexpr std::string_view kUseMaxTokens = "use max_tokens";
+constexpr std::string_view kTopLevel = "its members belong at the top level of the body";
 constexpr std::string_view kPromptText = "put the text into the messages or the prompt";
 
 constexpr UnservedField kBothKinds[] = {
@@ -53,7 +56,7 @@ constexpr UnservedField kBothKinds[] = {
     // llama.cpp
     {"grammar", Neutral::kEmpty, kConstrain},
     {"json_schema", Neutral::kEmpty, kConstrain},
-    {"n_predict", Neutral::kNone, "use max_tokens"},
+    {"n_predict", Neutral::kNone, kUseMaxTokens},
     {"cache_prompt", Neutral::kTrue, "prompts are always cached, which changes no answer"},
     {"id_slot", Neutral::kNone, "requests are not bound to slots here"},
     {"timings_per_token", Neutral::kFalse, "ask for usage at the end of the stream"},
@@ -65,6 +68,30 @@ constexpr UnservedField kBothKinds[] = {
     {"dynatemp_range", Neutral::kZero, "use temperature"},
     {"xtc_probability", Neutral::kZero, kLeaveOut},
     {"dry_multiplier", Neutral::kZero, "use frequency_penalty or repetition_penalty"},
+    {"lora", Neutral::kEmpty, "adapters are chosen by model name"},
+    {"n_keep", Neutral::kZero, "a prompt that does not fit is refused; nothing of it is dropped"},
+    {"repeat_last_n", Neutral::kNone, "repetition_penalty looks at prompt and answer whole"},
+    {"t_max_predict_ms", Neutral::kZero, "use deadline_ms"},
+    {"grammar_lazy", Neutral::kFalse, kConstrain},
+    // TGI and Hugging Face
+    {"max_new_tokens", Neutral::kNone, kUseMaxTokens},
+    {"max_length", Neutral::kNone, kUseMaxTokens},
+    {"typical", Neutral::kOne, "use top_p or min_p"},
+    {"truncate", Neutral::kNone, "shorten the prompt before sending it; nothing is cut silently here"},
+    {"do_sample", Neutral::kTrue, "use temperature 0 to take the likeliest token"},
+    // Ollama
+    {"format", Neutral::kEmpty, kConstrain},
+    {"options", Neutral::kEmpty, kTopLevel},
+    {"num_predict", Neutral::kNone, kUseMaxTokens},
+    {"think", Neutral::kNone, kThinking},
+    // Anthropic, DeepSeek, OpenRouter, Mistral, Cohere; extra_body is an argument of the Python SDK
+    {"thinking", Neutral::kNone, kThinking},
+    {"reasoning", Neutral::kEmpty, "use reasoning_effort in a chat"},
+    {"random_seed", Neutral::kNone, "use seed"},
+    {"safe_prompt", Neutral::kFalse, "put its text into a system message"},
+    {"stop_sequences", Neutral::kEmpty, "use stop"},
+    {"stop_regex", Neutral::kEmpty, "use stop, with the texts themselves"},
+    {"extra_body", Neutral::kEmpty, kTopLevel},
     // SGLang
     {"regex", Neutral::kEmpty, kConstrain},
     {"ebnf", Neutral::kEmpty, kConstrain},

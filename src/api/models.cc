@@ -1,9 +1,25 @@
 #include "api/models.h"
 
+#include <optional>
+
 #include "json/json.h"
 
 namespace headrace {
 namespace {
+
+// {"temperature":0.6,...}: what the model's file sets, or nothing.
+void AppendSamplingDefaults(std::string& out, const SamplingDefaults& defaults) {
+  Json set = Json::object();
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) set[name] = *value;
+  };
+  add("temperature", defaults.temperature);
+  add("top_p", defaults.top_p);
+  add("top_k", defaults.top_k);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  if (!set.empty()) out += R"(,"sampling_defaults":)" + DumpJson(set);
+}
 
 std::string_view StatusName(ModelStatus status) {
   switch (status) {
@@ -53,7 +69,20 @@ void AppendModel(std::string& out, const ModelCard& model) {
     AppendJsonInteger(out, model.n_ctx_train);
     out += '}';
   }
+  AppendSamplingDefaults(out, model.sampling_defaults);
   out += R"(,"architecture":{"input_modalities":["text"],"output_modalities":["text"]}})";
+}
+
+void AppendNames(std::string& out, const ModelCard& model) {
+  const char* opening = "{\"";
+  for (const char* key : {"id", "name", "model", "slug", "display_name"}) {
+    out += opening;
+    out += key;
+    out += "\":";
+    AppendJsonString(out, model.id);
+    opening = ",\"";
+  }
+  out += '}';
 }
 
 }  // namespace
@@ -63,6 +92,11 @@ std::string ModelsListBody(std::span<const ModelCard> models) {
   for (size_t i = 0; i < models.size(); ++i) {
     if (i > 0) out += ',';
     AppendModel(out, models[i]);
+  }
+  out += R"(],"models":[)";
+  for (size_t i = 0; i < models.size(); ++i) {
+    if (i > 0) out += ',';
+    AppendNames(out, models[i]);
   }
   out += "]}";
   return out;

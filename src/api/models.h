@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/request.h"
+
 namespace headrace {
 
 enum class ModelStatus : uint8_t { kLoading, kLoaded, kFailed };
@@ -18,8 +20,10 @@ struct ModelCard {
   int64_t max_model_len = 0;  // tokens served; 0: not known yet, written as null
   int64_t n_ctx_train = 0;    // tokens the model was trained for; 0: not written
   ModelStatus status = ModelStatus::kLoaded;
+  SamplingDefaults sampling_defaults;  // of the model's generation_config.json; written where it sets any
 };
 
+// Beside `data` a `models` array with the names that Codex, Ollama's and llama.cpp's clients read.
 std::string ModelsListBody(std::span<const ModelCard> models);
 std::string ModelBody(const ModelCard& model);
 

@@ -93,21 +93,25 @@ Status ReadPrompts(JsonFields& fields, const ApiLimits& limits, std::vector<Prom
   return {};
 }
 
-// Above n it would mean ranking candidates; at n it is what happens anyway (L4).
-Status CheckBestOf(JsonFields& fields, const ApiLimits& limits, const GenerationRequest& request) {
+// L4. Candidates are ranked when they are whole, so there is nothing to stream before.
+Status ReadBestOf(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request) {
   HR_ASSIGN_OR_RETURN(const auto best_of, fields.Integer("best_of", 0, limits.n_max));
-  if (!best_of || *best_of == request.n) return {};
-  if (*best_of < request.n) {
+  if (!best_of) return {};
+  if (*best_of < request->n) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("'best_of' ({}) must not be below 'n' ({}).", *best_of, request.n), "best_of");
+                fmt::format("'best_of' ({}) must not be below 'n' ({}).", *best_of, request->n), "best_of");
   }
-  return Fail(ErrorCode::kUnsupported,
-              "'best_of' above 'n' is not supported: ask for more choices with 'n' and rank them by logprobs.",
-              "best_of");
+  if (*best_of > request->n && request->stream) {
+    return Fail(ErrorCode::kInvalidArgument,
+                "'best_of' above 'n' cannot be streamed: the choices are known when all candidates are whole.",
+                "best_of");
+  }
+  request->best_of = static_cast<int>(*best_of);
+  return {};
 }
 
 Status ReadCompletionOutput(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request) {
-  HR_RETURN_IF_ERROR(CheckBestOf(fields, limits, *request));
+  HR_RETURN_IF_ERROR(ReadBestOf(fields, limits, request));
   HR_RETURN_IF_ERROR(Store(fields.Bool("echo"), &request->echo));
   HR_RETURN_IF_ERROR(
       Store(fields.Integer("logprobs", 0, limits.top_logprobs_max), &request->top_logprobs, &request->logprobs));
@@ -117,11 +121,12 @@ Status ReadCompletionOutput(JsonFields& fields, const ApiLimits& limits, Generat
     return Fail(ErrorCode::kInvalidArgument, "'max_tokens' 0 is only allowed together with \"echo\": true.",
                 "max_tokens");
   }
-  if (request->prompts.size() * static_cast<size_t>(request->n) > limits.choices_max) {
+  const std::string field = request->best_of > request->n ? "best_of" : "n";
+  if (request->prompts.size() * static_cast<size_t>(request->best_of) > limits.choices_max) {
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} prompts with 'n' {} make more than {} choices.", request->prompts.size(), request->n,
-                            limits.choices_max),
-                "n");
+                fmt::format("{} prompts with '{}' {} make more than {} choices.", request->prompts.size(), field,
+                            request->best_of, limits.choices_max),
+                field);
   }
   return {};
 }

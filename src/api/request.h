@@ -54,7 +54,7 @@ struct GenerationRequest {
   bool include_usage = false;
 
   int n = 1;
-  int best_of = 1;  // equals n: ranking more candidates than are returned is not served
+  int best_of = 1;  // candidates for each prompt, at least n; above n, the n of the highest mean logprob are returned
   bool echo = false;
   bool logprobs = false;
   int top_logprobs = 0;

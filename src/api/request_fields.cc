@@ -117,7 +117,9 @@ Result<std::string> StopString(const Json& value, std::string path, const ApiLim
 Status ReadStops(JsonFields& fields, const ApiLimits& limits, std::vector<std::string>* stops) {
   const Json* stop = fields.Find("stop");
   if (stop == nullptr) return {};
-  if (!stop->is_array()) {
+  if (!stop->is_string() && !stop->is_array())
+    return Fail(JsonTypeError(*stop, "stop", "a string or an array of strings"));
+  if (stop->is_string()) {
     HR_ASSIGN_OR_RETURN(std::string text, StopString(*stop, "stop", limits));
     stops->push_back(std::move(text));
     return {};
@@ -167,7 +169,7 @@ Status ReadEnvelope(JsonFields& fields, const ApiLimits& limits, GenerationReque
   bool has_deadline = false;
   HR_RETURN_IF_ERROR(Store(fields.Integer("deadline_ms", 1, INT64_MAX / 1'000'000), &deadline_ms, &has_deadline));
   if (has_deadline) request->deadline_ms = deadline_ms;
-  bool store = false;  // accepted: nothing is kept yet, which is what false means
+  bool store = false;  // accepted, also true: nothing is kept, and no answer depends on it
   HR_RETURN_IF_ERROR(Store(fields.Bool("store"), &store));
   return CheckMetadata(fields, limits);
 }

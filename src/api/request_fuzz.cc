@@ -17,7 +17,7 @@ void CheckPromises(const Result<GenerationRequest>& request, const ApiLimits& li
     return;
   }
   CHECK(!request->model.empty());
-  CHECK(request->n >= 1 && request->n <= limits.n_max && request->best_of == request->n);
+  CHECK(request->n >= 1 && request->n <= limits.n_max && request->best_of >= request->n);
   CHECK(request->sampling.temperature >= 0 && request->sampling.temperature <= 2);
   CHECK(request->sampling.repetition_penalty > 0);
   CHECK(request->sampling.top_k >= 0);

@@ -1,8 +1,10 @@
 // Goal: the small contracts that every room leans on: errors travel unchanged, rings keep order and refuse when full,
 // a doorbell is never lost, keyed random numbers depend on their key alone, files are read within their bounds.
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
 
 #include <filesystem>
+#include <sstream>
 #include <thread>
 
 #include "base/doorbell.h"
@@ -108,6 +110,34 @@ TEST(FileTest, ReadsStayWithinTheFile) {
   const auto missing = OpenFile(path);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().message.find('/'), std::string::npos) << "a folder leaked: " << missing.error().message;
+}
+
+// A model named "x status=200" looked like another field.
+TEST(LogTest, NoValueOfAnEventLooksLikeAnotherField) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  auto logger = std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log));
+  logger->set_pattern("%v");
+  spdlog::set_default_logger(logger);
+  const std::string forged = "x status=200\n\"";
+  LogEvent(spdlog::level::info, "request", {{"model", forged}, {"error", ""}, {"key", "-"}, {"status", 404}});
+  spdlog::set_default_logger(before);
+  EXPECT_EQ(log.str(), "request model=\"x status=200\\x0a\\x22\" error=- key=\"-\" status=404\n");
+}
+
+TEST(LogTest, JsonLinesHaveAMemberForEachField) {
+  testing::internal::CaptureStderr();
+  const auto before = spdlog::default_logger();
+  StartLog("info", LogFormat::kJson);
+  LOG_INFO("a \"quoted\" word\t\\");
+  LogEvent(spdlog::level::info, "request", {{"model", "x\" status=200"}, {"status", 404}});
+  StartLog("info", LogFormat::kText);
+  spdlog::set_default_logger(before);
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find(R"("level":"info","message":"a \"quoted\" word\u0009\\"})"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(R"("level":"info","message":"request","model":"x\\x22 status=200","status":404})"),
+            std::string::npos)
+      << lines;
 }
 
 TEST(LogTest, ControlCharactersCannotForgeALine) {

@@ -24,7 +24,7 @@ bool IsModelOnDisk(std::string_view path) {
 }
 
 std::unexpected<Error> Offline(const std::string& what) {
-  return Fail(ErrorCode::kUnavailable, what + " is not in the models folder, and --offline forbids fetching it",
+  return Fail(ErrorCode::kNotFound, what + " is not in the models folder, and --offline forbids fetching it",
               "offline");
 }
 

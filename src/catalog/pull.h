@@ -41,7 +41,7 @@ class Puller {
   Puller(const Catalog& catalog, const ModelsFolder& folder, const PullPorts& ports, PullProgress& progress)
       : catalog_(catalog), folder_(folder), ports_(ports), progress_(progress) {}
 
-  // Errors: kNotFound naming near names, kUnavailable when offline or the source is silent, kCorruptData, kIo with
+  // Errors: kNotFound naming near names or when offline, kUnavailable when the source is silent, kCorruptData, kIo with
   // field "disk", kPermissionDenied, kCancelled, kInvalidArgument with field "model".
   Result<PulledModel> Pull(const std::string& reference, const PullOptions& options);
 

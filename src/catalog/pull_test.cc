@@ -105,7 +105,7 @@ TEST_F(PullTest, SourcesAreTriedInOrder) {
 
 TEST_F(PullTest, OfflineFetchesNothing) {
   options_.offline = true;
-  EXPECT_EQ(Pull("smollm2").error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(Pull("smollm2").error().code, ErrorCode::kNotFound);
   EXPECT_EQ(Pull("hf:o/r").error().field, "offline");
   EXPECT_EQ(Pull(server_.Url("/m.gguf")).error().field, "offline");
   EXPECT_TRUE(pip_calls_.empty());

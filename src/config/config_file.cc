@@ -36,7 +36,7 @@ std::optional<std::string> TextOf(const toml::node& node, OptionKind kind) {
 std::vector<std::string> FileKeys() {
   std::vector<std::string> keys;
   for (const OptionSpec& spec : OptionTable())
-    if (!spec.flag_only) keys.push_back(FileKey(spec));
+    if (!spec.flag_only && spec.kind != OptionKind::kSecret) keys.push_back(FileKey(spec));
   return keys;
 }
 
@@ -45,9 +45,14 @@ Result<FileSetting> ReadSetting(const std::string& file, std::string_view key, c
   const std::string shown = EscapeForLog(key, 60);
   if (setting.spec == nullptr)
     return Bad(file, setting.line, "unknown key '" + shown + "'." + NearSentence(key, FileKeys()), std::string(shown));
+  if (setting.spec->kind == OptionKind::kSecret)
+    return Bad(file, setting.line,
+               "'" + shown + "' is a secret, which no file of settings holds; " +
+                   "use api_key_file, or HEADRACE_API_KEY in the environment",
+               shown);
   if (setting.spec->flag_only)
     return Bad(file, setting.line, "'" + shown + "' can only be given on the command line", shown);
-  if (const toml::array* list = node.as_array(); list != nullptr && setting.spec->kind == OptionKind::kTexts) {
+  if (const toml::array* list = node.as_array(); list != nullptr && IsList(setting.spec->kind)) {
     for (const toml::node& item : *list) {
       auto text = TextOf(item, OptionKind::kText);
       if (!text) return Bad(file, setting.line, "'" + shown + "' must be a list of texts", shown);

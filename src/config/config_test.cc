@@ -45,6 +45,7 @@ TEST(OptionTableTest, VllmSpellingsAreAliases) {
   for (const auto& [alias, name] : {std::pair{"max-model-len", "ctx"},
                                     {"max-num-seqs", "max-sequences"},
                                     {"max-num-batched-tokens", "max-batch-tokens"},
+                                    {"kv-cache-memory-bytes", "kv-memory"},
                                     {"ssl-certfile", "tls-cert"},
                                     {"ssl-keyfile", "tls-key"},
                                     {"max_batch_tokens", "max-batch-tokens"}}) {
@@ -75,6 +76,27 @@ TEST(OptionValueTest, Times) {
   for (const char* bad : {"", "s", "-1s", "1d", "nan", "1 0"}) EXPECT_FALSE(ParseSeconds(bad)) << bad;
 }
 
+TEST(OptionValueTest, TokensAsVllmReadsThem) {
+  EXPECT_EQ(ParseTokens("8192"), 8192);
+  EXPECT_EQ(ParseTokens("1k"), 1000);
+  EXPECT_EQ(ParseTokens("1K"), 1024);
+  EXPECT_EQ(ParseTokens("25.6k"), 25600);
+  EXPECT_EQ(ParseTokens("1M"), 1 << 20);
+  EXPECT_EQ(ParseTokens("auto"), 0);
+  EXPECT_EQ(ParseTokens("-1"), 0);
+  for (const char* bad : {"", "k", "1.5", "1.0001k", "1g", "1kb", "nan", "infK", "1e300k"})
+    EXPECT_FALSE(ParseTokens(bad)) << bad;
+}
+
+TEST(OptionValueTest, NamesAreNeitherEmptyNorUnprintable) {
+  const auto check = [](std::vector<std::string> names) {
+    return CheckOptionValue(*FindOption("served-model-name"), names, "--served-model-name");
+  };
+  EXPECT_TRUE(check({"org/m", "it's \"x\"", "模型"}));
+  for (const std::string& bad : {std::string(), std::string("a\nb"), std::string("\x7f"), std::string("a\0b", 3)})
+    EXPECT_FALSE(check({"m", bad})) << bad;
+}
+
 TEST(OptionValueTest, WrongValuesNameFlagAndRange) {
   const auto message = [](const char* option, const char* value) {
     const Status status = CheckOptionValue(*FindOption(option), {value}, std::string("--") + option);
@@ -82,10 +104,12 @@ TEST(OptionValueTest, WrongValuesNameFlagAndRange) {
   };
   EXPECT_EQ(message("port", "70000"), "--port: '70000' must be a whole number from 0 to 65535");
   EXPECT_THAT(message("port", "8080x"), HasSubstr("a whole number"));
-  EXPECT_THAT(message("ctx", "8k"), HasSubstr("a whole number"));
+  EXPECT_THAT(message("ctx", "8kB"), HasSubstr("a whole number, such as 8192, 8K or auto"));
+  EXPECT_THAT(message("max-batch-tokens", "auto"), HasSubstr("a whole number from 1 to 65536"));
   EXPECT_THAT(message("top-p", "1.5"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(message("temperature", "nan"), HasSubstr("a number"));
-  EXPECT_THAT(message("isa", "sse"), HasSubstr("one of reference, avx2, avx512"));
+  EXPECT_THAT(message("isa", "sse"), HasSubstr("one of reference, avx2, avx512, amx"));
+  EXPECT_EQ(message("isa", "amx"), "accepted");
   EXPECT_THAT(message("kv-memory", "lots"), HasSubstr("2GiB"));
   EXPECT_THAT(message("insecure", "maybe"), HasSubstr("true or false"));
   EXPECT_EQ(message("port", "0"), "accepted");
@@ -94,7 +118,8 @@ TEST(OptionValueTest, WrongValuesNameFlagAndRange) {
 TEST(OptionValueTest, EveryRangeEndsWhereItSays) {
   int ranges = 0;
   for (const OptionSpec& spec : OptionTable()) {
-    if (spec.kind != OptionKind::kInteger && spec.kind != OptionKind::kNumber && spec.kind != OptionKind::kSeconds)
+    if (spec.kind != OptionKind::kInteger && spec.kind != OptionKind::kTokens && spec.kind != OptionKind::kNumber &&
+        spec.kind != OptionKind::kSeconds)
       continue;
     ++ranges;
     ASSERT_LT(spec.min, spec.max) << spec.name;
@@ -159,17 +184,29 @@ TEST(SettingsTest, EveryOptionOfServeCanBeSetByVariableAndFile) {
     const auto by_variable = Settings::Resolve({}, Variables({{EnvironmentName(spec), value}}), nullptr);
     ASSERT_TRUE(by_variable) << spec.name;
     EXPECT_THAT(by_variable->Get(spec.name).texts, ElementsAre(value));
+    if (spec.kind == OptionKind::kSecret) continue;
     const auto file = ParseConfigFile(FileKey(spec) + " = \"" + value + "\"\n", "h.toml");
     ASSERT_TRUE(file) << spec.name;
     EXPECT_THAT(Settings::Resolve({}, Variables({}), &*file)->Get(spec.name).texts, ElementsAre(value));
   }
 }
 
+TEST(SettingsTest, ErrorsAndOriginsHaveTheSpellingThatWasTyped) {
+  const auto bad = Settings::Resolve({{"ctx", {"x"}}}, Variables({}), nullptr, {{"ctx", "--max_model_len"}});
+  ASSERT_FALSE(bad);
+  EXPECT_THAT(bad.error().message, HasSubstr("--max_model_len: 'x'"));
+  const auto level = Settings::Resolve({{"log-level", {"warning"}}}, Variables({}), nullptr, {});
+  ASSERT_TRUE(level) << level.error().message;
+  EXPECT_EQ(level->Text("log-level"), "warn");
+}
+
 TEST(SettingsTest, ListsSecretsAndMistakes) {
   const auto settings = Settings::Resolve(
       {}, Variables({{"HEADRACE_SERVED_MODEL_NAME", "a,b,"}, {"HEADRACE_API_KEY", "secret"}}), nullptr);
   EXPECT_THAT(settings->Texts("served-model-name"), ElementsAre("a", "b"));
-  EXPECT_FALSE(settings->Has("api-key")) << "a client's key in the environment is not the server's";
+  EXPECT_EQ(settings->Text("api-key"), "secret");
+  const Status longer = CheckOptionValue(*FindOption("api-key"), {std::string(kOptionTextBytesMax + 1, 'k')}, "K");
+  EXPECT_THAT(longer.error().message, ::testing::Not(HasSubstr("kk"))) << "a secret is never repeated";
   const auto bad = Settings::Resolve({}, Variables({{"HEADRACE_PORT", "x"}}), nullptr);
   EXPECT_THAT(bad.error().message, HasSubstr("HEADRACE_PORT: 'x'"));
   EXPECT_EQ(bad.error().field, "port");
@@ -199,7 +236,8 @@ TEST(ConfigFileTest, MistakesNameLineAndNearKeys) {
            {"[serve]\nport = 1", "unknown key 'serve'"},
            {"host = \"a\nb\"", "not TOML"},
            {"ctx = 1\nmax_model_len = 2", "set twice"},
-           {"api_key = \"k\"", "only be given on the command line"},
+           {"api_key = \"k\"", "a secret"},
+           {"yes = true", "only be given on the command line"},
            {"host = 1979-05-27", "one plain value"},
            {std::string("a\0 = 1", 6), "not TOML"},
            {"served_model_name = [[1]]", "list of texts"}}) {

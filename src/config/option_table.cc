@@ -18,7 +18,7 @@ using enum OptionGroup;
 constexpr std::array kTable = {
     OptionSpec{"model", "", kText, kModel, kServes, "MODEL", "",
                "model to serve: a name, a path, hf:OWNER/REPO or a URL (default: the only one here, else smollm2)"},
-    OptionSpec{"served-model-name", "", kTexts, kModel, kServes, "NAME...", "",
+    OptionSpec{"served-model-name", "", kNames, kModel, kServes, "NAME...", "",
                "names that requests may use for the model"},
     OptionSpec{"chat-template", "", kFile, kModel, kLoads, "FILE", "",
                "Jinja chat template instead of the model's own"},
@@ -30,12 +30,19 @@ constexpr std::array kTable = {
                true},
 
     OptionSpec{"host", "", kText, kNetwork, kServes, "ADDRESS", "127.0.0.1", "address to listen on"},
-    OptionSpec{"port", "", kInteger, kNetwork, kServes, "N", "8080", "port to listen on; 0: any free one", 0, 65535},
+    OptionSpec{"port", "", kInteger, kNetwork, kServes | kForDoctor, "N", "8080", "port to listen on; 0: any free one",
+               0, 65535},
     OptionSpec{"api-key-file", "", kFile, kNetwork, kServes, "FILE", "",
                "TOML file of API keys; without it no key is asked for"},
-    OptionSpec{"api-key", "", kText, kNetwork, kForServe, "KEY", "", "one key (better: --api-key-file)", 0, 0, "", true,
-               "--api-key is visible to everybody on this machine; --api-key-file keeps keys in a file"},
+    OptionSpec{"api-key", "", kSecret, kNetwork, kServes, "KEY", "",
+               "one key that clients must send (better: HEADRACE_API_KEY or --api-key-file)", 0, 0, "", false,
+               "--api-key is visible to everybody on this machine; HEADRACE_API_KEY and --api-key-file are not"},
     OptionSpec{"insecure", "", kSwitch, kNetwork, kServes, "", "false", "listen on other addresses without keys"},
+    OptionSpec{"allowed-host", "", kTexts, kNetwork, kServes, "NAME", "",
+               "name that a server without keys answers to, beside localhost; may be given again; *: any"},
+    OptionSpec{"allowed-origin", "", kTexts, kNetwork, kServes, "ORIGIN", "",
+               "pages that may call, such as https://chat.example, beside those of this machine; may be given again; "
+               "*: any"},
     OptionSpec{"tls-cert", "ssl-certfile", kFile, kNetwork, kServes, "FILE", "",
                "certificate chain (PEM); turns TLS on"},
     OptionSpec{"tls-key", "ssl-keyfile", kFile, kNetwork, kServes, "FILE", "", "private key of --tls-cert (PEM)"},
@@ -43,13 +50,13 @@ constexpr std::array kTable = {
     OptionSpec{"keep-alive", "", kSeconds, kNetwork, kServes, "TIME", "10",
                "silence after which a stream gets a comment, so that proxies keep it", 0.1, 86'400},
 
-    OptionSpec{"ctx", "max-model-len ctx-size", kInteger, kLimits, kLoads, "TOKENS", "0",
-               "longest prompt and answer together; 0: the model's", 0, 1 << 24},
+    OptionSpec{"ctx", "max-model-len ctx-size", kTokens, kLimits, kLoads, "TOKENS", "0",
+               "longest prompt and answer together, such as 8192 or 8K; 0 or auto: the model's", 0, 1 << 24},
     OptionSpec{"max-sequences", "max-num-seqs", kInteger, kLimits, kServes, "N", "32", "requests computed at once", 1,
                4096},
     OptionSpec{"max-waiting", "", kInteger, kLimits, kServes, "N", "1024",
                "requests that may wait; more are refused with 503", 0, 1'000'000},
-    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kInteger, kLimits, kServes, "N", "256",
+    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kTokens, kLimits, kServes, "N", "256",
                "tokens of one step", 1, 65'536},
     OptionSpec{"request-timeout", "", kSeconds, kLimits, kServes, "TIME", "0", "longest time of a request; 0: none", 0,
                604'800},
@@ -60,13 +67,14 @@ constexpr std::array kTable = {
 
     OptionSpec{"threads", "", kInteger, kMachine, kLoads | kForDoctor, "N", "0",
                "compute threads; 0: the physical cores this process may use", 0, 256},
-    OptionSpec{"kv-memory", "", kBytes, kMachine, kLoads, "SIZE", "0",
+    OptionSpec{"kv-memory", "kv-cache-memory-bytes", kBytes, kMachine, kLoads, "SIZE", "0",
                "memory of the KV cache, such as 2GiB; 0: what fits"},
     OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor, "NAME", "",
-               "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avx512"},
+               "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avx512 amx"},
 
     OptionSpec{"log-level", "uvicorn-log-level", kChoice, kLog, kServes, "LEVEL", "info",
-               "least important line to write", 0, 0, "trace debug info warn error"},
+               "least important line to write", 0, 0, "trace debug info warn error", false, "",
+               "warning=warn critical=error"},
     OptionSpec{"log-json", "", kSwitch, kLog, kServes, "", "false", "log lines as JSON"},
     OptionSpec{"no-vllm-metrics", "", kSwitch, kLog, kServes, "", "false", "leave vllm:... names out of /metrics"},
 
@@ -141,6 +149,8 @@ const OptionSpec* FindOption(std::string_view name) {
   }
   return nullptr;
 }
+
+bool IsList(OptionKind kind) { return kind == kTexts || kind == kNames; }
 
 std::string EnvironmentName(const OptionSpec& spec) { return "HEADRACE_" + UpperOrLower(spec.name, true); }
 std::string FileKey(const OptionSpec& spec) { return UpperOrLower(spec.name, false); }

@@ -14,7 +14,10 @@ enum class OptionKind : uint8_t {
   kSwitch,  // --name; "true" or "false" in the other layers
   kText,
   kTexts,    // one or more; a flag given again adds to them
+  kNames,    // the same, none of them empty or with control characters
+  kSecret,   // a text that no command prints and the file does not hold
   kInteger,  // min to max
+  kTokens,   // min to max: "8192", "8k" = 8000, "8K" = 8192; "auto" = 0 where that is in range
   kNumber,   // min to max
   kSeconds,  // "30", "1.5s", "500ms", "5m", "1h"; min to max seconds
   kBytes,    // "512MB", "2GiB"
@@ -45,20 +48,21 @@ struct OptionSpec {
   OptionKind kind = OptionKind::kText;
   OptionGroup group = OptionGroup::kModel;
   uint32_t commands = 0;
-  std::string_view value_name;     // "N" in the help; kTexts: "NAME..." takes all words up to the next flag
+  std::string_view value_name;     // "N" in the help; a list's "NAME..." takes all words up to the next flag
   std::string_view default_value;  // "" is no value
   std::string_view help;
   double min = 0;
   double max = 0;
-  std::string_view choices = "";  // kChoice: separated by blanks
-  // Only on the command line: it asks for something now, or it is a secret.
-  bool flag_only = false;
-  std::string_view note = "";  // said when the option is used
+  std::string_view choices = "";   // kChoice: separated by blanks
+  bool flag_only = false;          // it asks for something now
+  std::string_view note = "";      // said when the flag is used
+  std::string_view synonyms = "";  // kChoice: "other=choice", separated by blanks
 };
 
 std::span<const OptionSpec> OptionTable();
 // By name or alias, with '-' or '_'. nullptr: there is none.
 const OptionSpec* FindOption(std::string_view name);
+bool IsList(OptionKind kind);                         // kTexts, kNames
 std::string EnvironmentName(const OptionSpec& spec);  // "HEADRACE_MAX_BATCH_TOKENS"
 std::string FileKey(const OptionSpec& spec);          // "max_batch_tokens"
 // A blank-separated list taken apart.

@@ -41,10 +41,18 @@ Quantity Split(std::string_view text) {
 
 Status CheckRange(const OptionSpec& spec, double value, std::string_view text, std::string_view what) {
   if (value >= spec.min && value <= spec.max) return {};
-  if (spec.kind != OptionKind::kInteger) return Bad(text, fmt::format("{} from {} to {}", what, spec.min, spec.max));
+  if (spec.kind != OptionKind::kInteger && spec.kind != OptionKind::kTokens)
+    return Bad(text, fmt::format("{} from {} to {}", what, spec.min, spec.max));
   // 2^63 in the table stands for the largest int64, which no double is.
   const int64_t max = spec.max >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(spec.max);
   return Bad(text, fmt::format("{} from {} to {}", what, static_cast<int64_t>(spec.min), max));
+}
+
+Status CheckName(std::string_view text) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
+  if (text.empty() || std::ranges::any_of(text, is_control))
+    return Bad(text, "a name: not empty, without control characters");
+  return {};
 }
 
 Status CheckOne(const OptionSpec& spec, std::string_view text) {
@@ -59,6 +67,10 @@ Status CheckOne(const OptionSpec& spec, std::string_view text) {
       HR_ASSIGN_OR_RETURN(const int64_t value, ParseInteger(text));
       return CheckRange(spec, static_cast<double>(value), text, "a whole number");
     }
+    case OptionKind::kTokens: {
+      HR_ASSIGN_OR_RETURN(const int64_t value, ParseTokens(text));
+      return CheckRange(spec, static_cast<double>(value), text, "a whole number");
+    }
     case OptionKind::kNumber: {
       HR_ASSIGN_OR_RETURN(const double value, ParseNumber(text));
       return CheckRange(spec, value, text, "a number");
@@ -69,17 +81,22 @@ Status CheckOne(const OptionSpec& spec, std::string_view text) {
     }
     case OptionKind::kChoice: {
       const auto choices = Words(spec.choices);
-      if (text.empty() || std::ranges::find(choices, text) != choices.end()) return {};
+      if (text.empty() || std::ranges::find(choices, ChoiceOf(spec, text)) != choices.end()) return {};
       return Bad(text, fmt::format("one of {}", fmt::join(choices, ", ")));
     }
+    case OptionKind::kNames:
+      HR_RETURN_IF_ERROR(CheckName(text));
+      break;
     case OptionKind::kText:
+    case OptionKind::kSecret:
     case OptionKind::kTexts:
     case OptionKind::kFile:
     case OptionKind::kFolder:
       break;
   }
-  if (text.size() > kOptionTextBytesMax) return Bad(text, fmt::format("at most {} bytes long", kOptionTextBytesMax));
-  if (text.contains('\0')) return Bad(text, "a text without NUL bytes");
+  const std::string_view shown = spec.kind == OptionKind::kSecret ? "..." : text;
+  if (text.size() > kOptionTextBytesMax) return Bad(shown, fmt::format("at most {} bytes long", kOptionTextBytesMax));
+  if (text.contains('\0')) return Bad(shown, "a text without NUL bytes");
   return {};
 }
 
@@ -97,6 +114,18 @@ Result<int64_t> ParseInteger(std::string_view text) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || code != std::errc() || end != text.data() + text.size()) return Bad(text, "a whole number");
   return value;
+}
+
+Result<int64_t> ParseTokens(std::string_view text) {
+  if (text == "auto" || text == "-1") return 0;
+  const Quantity q = Split(text);
+  if (q.unit.empty()) return ParseInteger(text);
+  // As vLLM reads them: a small letter counts in thousands, a large one in 1024s.
+  const double scale = text.ends_with('k') ? 1e3 : text.ends_with('K') ? 0x1p10 : text.ends_with('m') ? 1e6 : 0x1p20;
+  const double value = q.value * scale;
+  if (!q.ok || (q.unit != "k" && q.unit != "m") || std::abs(value) > 0x1p53 || value != std::round(value))
+    return Bad(text, "a whole number, such as 8192, 8K or auto");
+  return static_cast<int64_t>(value);
 }
 
 Result<double> ParseNumber(std::string_view text) {
@@ -132,12 +161,17 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   return static_cast<uint64_t>(q.value * scale);
 }
 
+std::string_view ChoiceOf(const OptionSpec& spec, std::string_view text) {
+  for (const std::string_view pair : Words(spec.synonyms))
+    if (pair.substr(0, pair.find('=')) == text) return pair.substr(pair.find('=') + 1);
+  return text;
+}
+
 Status CheckOptionValue(const OptionSpec& spec, const std::vector<std::string>& texts, const std::string& who) {
   Status status;
   if (texts.size() > kOptionTextsMax)
     status = Fail(ErrorCode::kInvalidArgument, fmt::format("at most {} values are accepted", kOptionTextsMax));
-  if (spec.kind != OptionKind::kTexts && texts.size() != 1)
-    status = Fail(ErrorCode::kInvalidArgument, "one value is expected");
+  if (!IsList(spec.kind) && texts.size() != 1) status = Fail(ErrorCode::kInvalidArgument, "one value is expected");
   for (const std::string& text : texts)
     if (status) status = CheckOne(spec, text);
   if (status) return {};

@@ -27,20 +27,22 @@ struct Setting {
 
 // What the command line gave, by option name (not alias).
 using FlagValues = std::map<std::string, std::vector<std::string>, std::less<>>;
+// How a flag was typed, by option name: "--max_model_len"; missing ones as the option is named.
+using FlagSpellings = std::map<std::string, std::string, std::less<>>;
 // nullptr: not set.
 using EnvironmentReader = std::function<const char*(const char* name)>;
 
 class Settings {
  public:
   // `file` may be nullptr. kInvalidArgument naming flag or variable. An empty variable counts as not set.
-  static Result<Settings> Resolve(const FlagValues& flags, const EnvironmentReader& environment,
-                                  const ConfigFile* file);
+  static Result<Settings> Resolve(const FlagValues& flags, const EnvironmentReader& environment, const ConfigFile* file,
+                                  const FlagSpellings& spellings = {});
 
   // REQUIRES: the table has an option of that name and of a fitting kind. Without a value: "", 0, false, {}.
   std::string Text(std::string_view name) const;
   std::vector<std::string> Texts(std::string_view name) const;
-  int64_t Integer(std::string_view name) const;
-  double Number(std::string_view name) const;  // kNumber and kSeconds
+  int64_t Integer(std::string_view name) const;  // kInteger and kTokens
+  double Number(std::string_view name) const;    // kNumber and kSeconds
   uint64_t Bytes(std::string_view name) const;
   bool Switch(std::string_view name) const;
   bool Has(std::string_view name) const { return !Get(name).texts.empty(); }

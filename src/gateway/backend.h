@@ -26,7 +26,11 @@ struct PreparedRequest {
   TimeNs start_before = kNever;
   TimeNs finish_before = kNever;
 
-  // Choices are prompt-major: choice = prompt * n + i.
+  // The backend generates candidates, prompt-major: candidate = prompt * best_of + i. They are the choices, unless they
+  // are ranked: then the pipeline chooses n of each prompt and numbers them prompt * n + i.
+  int candidates() const { return static_cast<int>(prompts.size()) * api.best_of; }
+  bool ranked() const { return api.best_of > api.n; }
+  bool wants_logprobs() const { return api.logprobs || ranked(); }
   int choices() const { return static_cast<int>(prompts.size()) * api.n; }
   int64_t prompt_tokens() const {
     int64_t sum = 0;
@@ -35,11 +39,11 @@ struct PreparedRequest {
   }
 };
 
-// New text of one choice: whole characters only.
+// New text of one candidate or choice: whole characters only.
 struct ChoiceDelta {
   int index = 0;
   std::string text;
-  std::vector<TokenLogprob> logprobs;  // of the tokens since the last delta, when asked for
+  std::vector<TokenLogprob> logprobs;  // of the tokens since the last delta, when wanted; an echoed prompt's first
   int tokens = 0;                      // that this delta stands for
 };
 

@@ -104,11 +104,12 @@ TEST(Identity, ErrorsOfTheKeyFileNameEntryAndFieldNeverTheValue) {
     std::string toml, field, message;
   };
   const Case cases[] = {
-      {"", "keys", "has no [[keys]]"},
-      {"keys = []", "keys", "has no [[keys]]"},
-      {"keys = 3", "keys", "has no [[keys]]"},
+      {"", "keys", "has no [[keys]]. For each key write\n  [[keys]]\n  sha256 = "},
+      {"keys = []", "keys", "has no [[keys]]. For each key write\n  [[keys]]\n  sha256 = "},
+      {"keys = 3", "keys", "has no [[keys]]. For each key write\n  [[keys]]\n  sha256 = "},
       {"keys = [1]", "keys[0]", "is not a table"},
-      {"[[keys]\nname = 1", "", "line 1"},
+      {"[[keys]\nname = 1", "", "line 1 is not TOML"},
+      {"sk-secret-value", "", "For each key write\n  [[keys]]"},
       {Entry(""), "keys[0]", "64 hex digits"},
       {Entry("sha256 = \"" + secret + "\""), "keys[0]", "64 hex digits"},
       {Entry("sha256 = 5"), "keys[0]", "sha256"},
@@ -336,6 +337,34 @@ TEST_F(PipelineTest, ARequestGoesThroughToItsEnd) {
   call.reset();
   EXPECT_EQ(pipeline_->under_way(), 0);
   EXPECT_EQ(Counter(R"(headrace_requests_total{route="completions",status="200"})"), 1);
+}
+
+// L4: with an echoed prompt too, whose log-probabilities do not count.
+TEST_F(PipelineTest, L4BestOfReturnsTheLikeliestCandidatesOfEachPrompt) {
+  Open();
+  RecordingSink sink;
+  auto call = Start(sink, R"("prompt":["a","b"],"n":2,"best_of":3)");
+  loop_.RunUntil([&] { return sink.admitted == 1; });
+  EXPECT_EQ(backend_.started.at(0)->candidates(), 6);
+  EXPECT_EQ(backend_.started.at(0)->choices(), 4);
+  EXPECT_TRUE(backend_.started.at(0)->wants_logprobs());
+  BackendSink& backend_sink = *backend_.sinks.at(0);
+  const auto token = [](float logprob) { return TokenLogprob{"t", "t", logprob, {}}; };
+  const float means[] = {-3, -1, -2, -1, -5, -1};
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = "<" + std::to_string(i);
+    backend_sink.OnDelta({.index = i, .text = name, .logprobs = {token(-50), token(means[i])}, .tokens = 1});
+    backend_sink.OnDelta({.index = i, .text = ">", .logprobs = {token(means[i])}, .tokens = 1});
+    backend_sink.OnChoiceEnd(i, i == 2 ? FinishReason::kLength : FinishReason::kStop);
+  }
+  EXPECT_EQ(sink.text, "") << "nothing before all are whole";
+  backend_sink.OnEnd();
+  EXPECT_EQ(sink.text, "<1><2><3><5>");
+  EXPECT_EQ(
+      sink.ends,
+      (std::vector<std::pair<int, FinishReason>>{
+          {0, FinishReason::kStop}, {1, FinishReason::kLength}, {2, FinishReason::kStop}, {3, FinishReason::kStop}}));
+  EXPECT_EQ(sink.usage.completion_tokens, 12) << "of all candidates: they were computed";
 }
 
 TEST_F(PipelineTest, NothingFollowsTheLastEvent) {

@@ -17,6 +17,8 @@
 namespace headrace {
 namespace {
 
+constexpr char kEntry[] =
+    "For each key write\n  [[keys]]\n  sha256 = \"HEX\"\nwhere HEX is what this prints: printf %s \"$KEY\" | sha256sum";
 constexpr char kHowTo[] = "the key file holds SHA-256 hashes; make one with: printf %s \"$KEY\" | sha256sum";
 
 std::optional<std::string> FromHex(std::string_view hex) {
@@ -112,12 +114,12 @@ Result<KeyStore> KeyStore::Parse(std::string_view text, const std::string& file_
   try {
     table = toml::parse(text);
   } catch (const toml::parse_error& e) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} line {}: {}", file_name, e.source().begin.line, e.description()));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} line {} is not TOML: {}. {}", file_name,
+                                                         e.source().begin.line, e.description(), kEntry));
   }
   const toml::array* entries = table["keys"].as_array();
   if (entries == nullptr || entries->empty())
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} has no [[keys]]; {}", file_name, kHowTo), "keys");
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{} has no [[keys]]. {}", file_name, kEntry), "keys");
   if (entries->size() > kKeysMax)
     return Fail(ErrorCode::kTooLarge, fmt::format("{} has more than {} keys", file_name, kKeysMax), "keys");
   KeyStore store;

@@ -1,10 +1,13 @@
 #include "gateway/pipeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 
 #include "api/error.h"
 #include "base/log.h"
+#include "gateway/candidate_ranking.h"
 
 namespace headrace {
 namespace {
@@ -29,6 +32,10 @@ Band ChooseBand(const GenerationRequest& api, const Identity& identity) {
 TimeNs After(TimeNs time, int64_t ms) { return ms > (kNever - time) / kNsPerMs ? kNever : time + ms * kNsPerMs; }
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : EscapeForLog(text); }
+
+std::string_view RouteName(GenerationRequest::Kind kind) {
+  return kind == GenerationRequest::Kind::kChat ? "chat" : "completions";
+}
 
 double Seconds(TimeNs time) { return static_cast<double>(time) / kNsPerSecond; }
 
@@ -74,7 +81,7 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     if (settled_) return;
     settled_ = true;
     const TimeNs now = pipeline_.clock_.Now();
-    const char* route = kind_ == GenerationRequest::Kind::kChat ? "chat" : "completions";
+    const std::string route(RouteName(kind_));
     pipeline_.metrics_.Add("headrace_requests_total", "Finished requests by route and status.",
                            {{"route", route}, {"status", std::to_string(settlement.status)}});
     pipeline_.metrics_.Add("headrace_completion_tokens_total", "Tokens generated for finished requests.", {},
@@ -85,13 +92,18 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
       pipeline_.metrics_.Observe("headrace_time_to_first_token_seconds", "Time from accept to the first text.", {},
                                  kTtftBuckets, Seconds(first_delta_ - accepted_));
     }
-    LOG_INFO(
-        "request id={} route={} key={} tenant={} model={} status={} error={} prompt_tokens={} completion_tokens={} "
-        "ttft_ms={} total_ms={}",
-        request_.request_id, route, OrDash(request_.identity.key_name), OrDash(request_.identity.tenant),
-        OrDash(request_.api.model), settlement.status, OrDash(settlement.error), request_.prompt_tokens(),
-        completion_tokens_, first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs,
-        (now - accepted_) / kNsPerMs);
+    LogEvent(spdlog::level::info, "request",
+             {{"id", request_.request_id},
+              {"route", route},
+              {"key", request_.identity.key_name},
+              {"tenant", request_.identity.tenant},
+              {"model", request_.api.model},
+              {"status", settlement.status},
+              {"error", settlement.error},
+              {"prompt_tokens", request_.prompt_tokens()},
+              {"completion_tokens", completion_tokens_},
+              {"ttft_ms", first_delta_ == 0 ? -1 : (first_delta_ - accepted_) / kNsPerMs},
+              {"total_ms", (now - accepted_) / kNsPerMs}});
   }
 
  private:
@@ -113,6 +125,7 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     if (options.request_timeout > 0) request_.finish_before = accepted_ + options.request_timeout;
     if (request_.api.deadline_ms)
       request_.finish_before = std::min(request_.finish_before, After(accepted_, *request_.api.deadline_ms));
+    if (request_.ranked()) ranking_.emplace(request_.prompts.size(), request_.api.n, request_.api.best_of);
     auto call = pipeline_.backend_->Start(request_, *this);
     if (!call) return OnError(call.error());
     call_ = std::move(*call);
@@ -123,21 +136,53 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     if (sink_ == nullptr || over_) return;
     if (first_delta_ == 0) first_delta_ = pipeline_.clock_.Now();
     completion_tokens_ += delta.tokens;
+    if (ranking_) return ranking_->Add(delta);
     sink_->OnDelta(delta);
   }
   void OnChoiceEnd(int index, FinishReason reason) override {
-    if (sink_ != nullptr && !over_) sink_->OnChoiceEnd(index, reason);
+    if (sink_ == nullptr || over_) return;
+    if (ranking_) return ranking_->End(index, reason);
+    sink_->OnChoiceEnd(index, reason);
   }
   void OnEnd() override {
     if (sink_ == nullptr || std::exchange(over_, true)) return;
+    if (ranking_) HandOnBest();
+    if (sink_ == nullptr) return;
     sink_->OnEnd({.prompt_tokens = request_.prompt_tokens(), .completion_tokens = completion_tokens_});
   }
   void OnError(const Error& error) override {
     if (sink_ == nullptr || std::exchange(over_, true)) return;
+    if (error.code == ErrorCode::kDeadlineExceeded) return sink_->OnError(Late(error));
     if (error.code == ErrorCode::kInternal || error.code == ErrorCode::kIo || error.code == ErrorCode::kCorruptData) {
       LOG_ERROR("request id={} failed: {}", request_.request_id, EscapeForLog(error.message, 500));
     }
     sink_->OnError(error);
+  }
+
+  void HandOnBest() {
+    for (const CandidateRanking::Choice& choice : ranking_->TakeBest()) {
+      if (sink_ != nullptr) sink_->OnDelta(choice.whole);
+      if (sink_ != nullptr) sink_->OnChoiceEnd(choice.whole.index, choice.reason);
+    }
+  }
+
+  // Names the limit that the backend only knows as a time: the nearer one of the server's and the client's.
+  Error Late(Error error) const {
+    const TimeNs server = pipeline_.options_.request_timeout;
+    const int64_t client_ms = request_.api.deadline_ms.value_or(INT64_MAX);
+    if (server > 0 && client_ms >= server / kNsPerMs) {
+      error.message = fmt::format(
+          "The request took longer than {} s, the most that this server allows (--request-timeout), and was ended "
+          "after {} tokens. Ask for fewer tokens, or let the operator raise the limit.",
+          Seconds(server), completion_tokens_);
+    } else if (request_.api.deadline_ms) {
+      error.message = fmt::format(
+          "The request took longer than its 'deadline_ms' of {} and was ended after {} tokens. Send a longer deadline "
+          "or ask for fewer tokens.",
+          client_ms, completion_tokens_);
+      error.field = "deadline_ms";
+    }
+    return error;
   }
 
   Pipeline& pipeline_;
@@ -146,6 +191,7 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
   std::atomic<bool> dropped_{false};  // the text pool need not begin
   PreparedRequest request_;
   std::unique_ptr<BackendCall> call_;
+  std::optional<CandidateRanking> ranking_;  // best_of above n
   const TimeNs accepted_;
   TimeNs first_delta_ = 0;
   int64_t completion_tokens_ = 0;

@@ -22,12 +22,12 @@ Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request) {
   return StopMatcher::Build(request.stop);
 }
 
-std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int choice,
+std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int candidate,
                                                const std::optional<StopMatcher>& stops) {
   const GenerationRequest& api = request.api;
   auto r = std::make_unique<EngineRequest>();
-  r->prompt = request.prompts[static_cast<size_t>(choice / api.n)];
-  r->sampling = ToSamplingParams(api.sampling, request.seed + static_cast<uint64_t>(choice % api.n));
+  r->prompt = request.prompts[static_cast<size_t>(candidate / api.best_of)];
+  r->sampling = ToSamplingParams(api.sampling, request.seed + static_cast<uint64_t>(candidate % api.best_of));
   r->logit_bias = api.sampling.logit_bias;
   r->stops = stops;
   r->stop_token_ids = api.stop_token_ids;
@@ -36,7 +36,7 @@ std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, i
   r->ignore_eos = api.ignore_eos;
   r->include_stop = api.include_stop_str_in_output;
   r->show_control = !api.skip_special_tokens;
-  r->top_logprobs = api.logprobs ? api.top_logprobs : -1;
+  r->top_logprobs = request.wants_logprobs() ? api.top_logprobs : -1;
   r->prompt_logprobs = api.echo && api.logprobs;
   r->band = request.band;
   r->start_before = request.start_before;

@@ -17,8 +17,9 @@ SamplingParams ToSamplingParams(const SamplingFields& fields, uint64_t seed);
 // The stop strings of a request, for all its choices; none when it has none.
 Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request);
 
-// Choice `choice` of `request`; choice i of a prompt draws from seed + i. REQUIRES: choice < request.choices().
-std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int choice,
+// Candidate `candidate` of `request`; candidate i of a prompt draws from seed + i. REQUIRES: candidate <
+// request.candidates().
+std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int candidate,
                                                const std::optional<StopMatcher>& stops);
 
 }  // namespace headrace

@@ -93,7 +93,7 @@ std::string HttpApi::RequestId(const HttpRequest& request) {
 }
 
 HttpHeaders HttpApi::AnswerHeaders(const HttpRequest& request) {
-  HttpHeaders headers = CorsHeaders(request);
+  HttpHeaders headers = CorsHeaders(request, options_.allowed_origins);
   headers.emplace_back("X-Request-Id", RequestId(request));
   return headers;
 }
@@ -121,9 +121,12 @@ void HttpApi::Note(std::string_view route, const HttpRequest& request, const Htt
   // Probes and scrapers ask every second.
   const bool probe =
       response.status == 200 && (route == "/health" || route == "/ready" || route == "/metrics" || route == "/ping");
-  spdlog::log(probe ? spdlog::level::debug : spdlog::level::info, "request id={} route={} method={} path={} status={}",
-              FindHeader(response.headers, "X-Request-Id"), route, EscapeForLog(request.method, 16),
-              EscapeForLog(request.path, 100), response.status);
+  LogEvent(probe ? spdlog::level::debug : spdlog::level::info, "request",
+           {{"id", FindHeader(response.headers, "X-Request-Id")},
+            {"route", route},
+            {"method", request.method},
+            {"path", request.path},
+            {"status", response.status}});
 }
 
 void HttpApi::Answer(HttpExchange& exchange, HttpResponse response) {
@@ -153,12 +156,12 @@ std::optional<HttpResponse> HttpApi::OnHeaders(const HttpRequest& request) {
 
 std::optional<HttpResponse> HttpApi::Refuse(const HttpRequest& request) {
   if (keys_.open()) {
-    if (Status host = CheckHostHeader(request.Header("host"), options_.host); !host)
+    if (Status host = CheckHostHeader(request.Header("host"), options_.host, options_.allowed_hosts); !host)
       return Refusal(request, host.error());
   }
   if (request.method == "OPTIONS") {
     HttpResponse response{204, AnswerHeaders(request), ""};
-    const HttpHeaders preflight = PreflightHeaders(request);
+    const HttpHeaders preflight = PreflightHeaders(request, options_.allowed_origins);
     response.headers.insert(response.headers.end(), preflight.begin(), preflight.end());
     return response;
   }
@@ -172,7 +175,7 @@ std::optional<HttpResponse> HttpApi::Refuse(const HttpRequest& request) {
       return response;
     }
   }
-  if (request.method == "POST" && !IsJsonBody(request)) {
+  if (request.method == "POST" && !IsJsonBody(request, options_.allowed_origins)) {
     HttpResponse response = Refusal(
         request,
         {ErrorCode::kInvalidArgument, "The body must be JSON in UTF-8: send Content-Type: application/json.", {}, 0});
@@ -214,7 +217,7 @@ void HttpApi::Generate(std::shared_ptr<HttpExchange> exchange, GenerationRequest
   const HttpRequest& request = exchange->request();
   auto identity = keys_.Authenticate(request.Header("authorization"));
   if (!identity) return Answer(*exchange, Refusal(request, identity.error()));
-  HttpHeaders headers = CorsHeaders(request);
+  HttpHeaders headers = CorsHeaders(request, options_.allowed_origins);
   std::string id = RequestId(request);
   headers.emplace_back("X-Request-Id", id);
   ResponderContext context{loop_,
@@ -269,6 +272,7 @@ std::vector<ModelCard> HttpApi::Cards() const {
     if (model_ != nullptr) {
       card.max_model_len = model_->served_context();
       card.n_ctx_train = model_->trained_context();
+      card.sampling_defaults = model_->sampling_defaults();
     }
     cards.push_back(std::move(card));
   }

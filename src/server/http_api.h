@@ -22,7 +22,9 @@ namespace headrace {
 
 struct HttpApiOptions {
   std::vector<std::string> model_names;
-  std::string host;  // bound address, accepted in Host
+  std::string host;                          // bound address, accepted in Host
+  std::vector<std::string> allowed_hosts;    // further names accepted in Host; "*": any
+  std::vector<std::string> allowed_origins;  // pages that may call us, beside those from loopback; "*": any
   int64_t created = 0;
   TimeNs keep_alive = 10 * kNsPerSecond;     // proxies and clients give up on a silent stream after a minute or more
   TimeNs stalled_after = 60 * kNsPerSecond;  // work and no step for this long means that the engine hangs

@@ -1,9 +1,12 @@
 #include "server/http_guard.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+
+#include "base/log.h"
 
 namespace headrace {
 namespace {
@@ -42,28 +45,63 @@ bool IsLoopbackOrigin(std::string_view origin) {
          (name.starts_with("127.") && IsIpLiteral(name));
 }
 
+// An origin has no path; whoever copies one from an address bar has a slash at its end.
+bool IsAllowedOrigin(std::string_view origin, std::span<const std::string> allowed) {
+  return IsLoopbackOrigin(origin) || std::ranges::any_of(allowed, [&](std::string_view one) {
+           if (one.ends_with('/')) one.remove_suffix(1);
+           return one == "*" || Lower(one) == Lower(origin);
+         });
+}
+
 }  // namespace
 
-Status CheckHostHeader(std::string_view host, std::string_view bound_host) {
+Status CheckHostHeader(std::string_view host, std::string_view bound_host, std::span<const std::string> allowed) {
   if (host.empty()) return {};
   const std::string name = HostName(host);
   if (IsIpLiteral(name) || IsLocalName(name) || name == Lower(bound_host)) return {};
+  if (std::ranges::any_of(allowed, [&](const std::string& one) { return one == "*" || HostName(one) == name; }))
+    return {};
   return Fail(ErrorCode::kPermissionDenied,
-              "This server has no API key, so it answers only to an IP address or localhost in the Host header. Set "
-              "--api-key-file to use other names.",
+              fmt::format("This server has no API key, so in the Host header it answers only to an IP address, "
+                          "localhost and names that it was told. Start it with --allowed-host {} (* for any name), or "
+                          "with --api-key-file.",
+                          EscapeForLog(name, 100)),
               "Host");
 }
 
-HttpHeaders CorsHeaders(const HttpRequest& request) {
+Status CheckAllowedNames(std::span<const std::string> hosts, std::span<const std::string> origins) {
+  for (const std::string& host : hosts) {
+    if (!HostName(host).empty() && host.find('/') == std::string::npos) continue;
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--allowed-host takes a name such as box.lan, or *, but it is '{}'", EscapeForLog(host, 100)),
+        "allowed-host");
+  }
+  for (const std::string& origin : origins) {
+    const size_t scheme = origin.find("://");
+    const size_t path = scheme == std::string::npos ? scheme : origin.find('/', scheme + 3);
+    const bool whole = path == std::string::npos || path + 1 == origin.size();
+    if (origin == "*" || (scheme != std::string::npos && scheme > 0 && scheme + 3 < origin.size() && whole)) continue;
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--allowed-origin takes scheme, host and port such as https://chat.example, or *, but it is "
+                    "'{}'",
+                    EscapeForLog(origin, 100)),
+        "allowed-origin");
+  }
+  return {};
+}
+
+HttpHeaders CorsHeaders(const HttpRequest& request, std::span<const std::string> allowed) {
   const std::string_view origin = request.Header("origin");
-  if (origin.empty() || !IsLoopbackOrigin(origin)) return {};
+  if (origin.empty() || !IsAllowedOrigin(origin, allowed)) return {};
   return {{"Access-Control-Allow-Origin", std::string(origin)},
           {"Vary", "Origin"},
           {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After, Retry-After-Ms"}};
 }
 
-HttpHeaders PreflightHeaders(const HttpRequest& request) {
-  if (CorsHeaders(request).empty()) return {};
+HttpHeaders PreflightHeaders(const HttpRequest& request, std::span<const std::string> allowed) {
+  if (CorsHeaders(request, allowed).empty()) return {};
   const std::string_view wanted = request.Header("access-control-request-headers");
   // Echoed, so that the SDKs' x-stainless-* headers are admitted; what net accepted holds no control characters.
   return {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
@@ -85,9 +123,9 @@ bool IsJsonContentType(std::string_view content_type) {
   return name.starts_with("utf-8") || name.starts_with("utf8") || name.starts_with("us-ascii");
 }
 
-bool IsJsonBody(const HttpRequest& request) {
+bool IsJsonBody(const HttpRequest& request, std::span<const std::string> allowed) {
   const std::string_view type = request.Header("content-type"), origin = request.Header("origin");
-  if (type.empty() && !origin.empty() && !IsLoopbackOrigin(origin)) return false;
+  if (type.empty() && !origin.empty() && !IsAllowedOrigin(origin, allowed)) return false;
   return IsJsonContentType(type);
 }
 

@@ -52,7 +52,7 @@ class LocalBackend::Call final : public BackendCall {
 
   Status Submit() {
     HR_ASSIGN_OR_RETURN(const std::optional<StopMatcher> stops, StopsOf(request_.api));
-    for (int i = 0; i < request_.choices(); ++i) {
+    for (int i = 0; i < request_.candidates(); ++i) {
       auto r = ToEngineRequest(request_, i, stops);
       const auto prompt_tokens = static_cast<int64_t>(r->prompt.size());
       auto stream = backend_.engine_.Submit(std::move(r), backend_.bell_.get());
@@ -107,7 +107,7 @@ class LocalBackend::Call final : public BackendCall {
   // The prompt as the first text of an echoing choice, with its log-probabilities.
   void Echo(size_t index, Choice& choice, ChoiceDelta* delta) {
     choice.echoed = true;
-    const std::vector<int32_t>& prompt = request_.prompts[index / static_cast<size_t>(request_.api.n)];
+    const std::vector<int32_t>& prompt = request_.prompts[index / static_cast<size_t>(request_.api.best_of)];
     for (int32_t id : prompt) choice.decoder.Append(backend_.tokenizer_.TokenBytes(id));
     if (!request_.api.logprobs) return;
     TokenLogprob first;
@@ -131,7 +131,7 @@ class LocalBackend::Call final : public BackendCall {
         if (!backend_.tokenizer_.IsControl(event.token) || !request_.api.skip_special_tokens)
           choice.bytes += backend_.tokenizer_.TokenBytes(event.token);
         SampleResult result;
-        if (request_.api.logprobs && choice.stream->PopLogprobs(result))
+        if (request_.wants_logprobs() && choice.stream->PopLogprobs(result))
           delta.logprobs.push_back(ToTokenLogprob(backend_.tokenizer_, result));
       }
       const auto fresh = static_cast<size_t>(event.released_bytes - choice.released);

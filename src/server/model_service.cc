@@ -34,8 +34,9 @@ Result<SamplingDefaults> ReadSamplingDefaults(const ModelFile& file) {
   SamplingDefaults defaults;
   const std::string& text = file.Text(ModelFile::TextKind::kGenerationConfig);
   if (text.empty()) return defaults;
-  HR_ASSIGN_OR_RETURN(const Json json, ParseJson(text, {}));
-  HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, "generation_config.json"));
+  const auto json = ParseJson(text, {});
+  if (!json) return Fail(ErrorCode::kCorruptData, "generation_config.json: " + json.error().message);
+  HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(*json, "generation_config.json"));
   HR_ASSIGN_OR_RETURN(defaults.temperature, fields.Number("temperature", 0, 2));
   HR_ASSIGN_OR_RETURN(defaults.top_p, fields.Number("top_p", 0, 1));
   HR_ASSIGN_OR_RETURN(defaults.min_p, fields.Number("min_p", 0, 1));
@@ -48,7 +49,8 @@ Result<SamplingDefaults> ReadSamplingDefaults(const ModelFile& file) {
 Error WithFile(Error error, const ServeOptions& options) {
   const bool script = options.model.starts_with(kScriptPrefix);
   const std::string file = script ? options.model.substr(kScriptPrefix.size()) : options.model;
-  const bool about_contents = script || error.code == ErrorCode::kCorruptData || error.code == ErrorCode::kUnsupported;
+  const bool about_contents = script || error.code == ErrorCode::kCorruptData ||
+                              error.code == ErrorCode::kUnsupported || error.code == ErrorCode::kNotFound;
   const bool about_template = !options.chat_template_file.empty() && error.message.contains(options.chat_template_file);
   if (!about_contents || about_template || error.message.contains(file)) return error;
   const std::string place = script && !error.field.empty() ? error.field + ": " : "";
@@ -131,12 +133,14 @@ Status ModelService::LoadScript(const ServeOptions& options) {
 Status ModelService::LoadModel(const ServeOptions& options) {
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, ModelFile::Open(options.model));
   HR_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
+  auto defaults = ReadSamplingDefaults(*file);
+  if (!defaults) return Fail(ErrorCode::kCorruptData, std::move(defaults).error().message);
+  defaults_ = *defaults;
   HR_ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(*file));
   if (tokenizer_->vocab_size() > config.vocab_size) {
     return Fail(ErrorCode::kCorruptData, fmt::format("the tokenizer has {} tokens, but the model's embedding only {}",
                                                      tokenizer_->vocab_size(), config.vocab_size));
   }
-  HR_ASSIGN_OR_RETURN(defaults_, ReadSamplingDefaults(*file));
   HR_RETURN_IF_ERROR(SetTemplate(options, ModelChatTemplate(*file)));
   trained_context_ = config.context;
 
@@ -181,6 +185,24 @@ void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) 
   preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
   engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock, EngineOptions{.waiting_max = options.max_waiting});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
+}
+
+std::string SamplingPlan(const SamplingDefaults& defaults) {
+  std::string out;
+  const auto add = [&out](const char* name, const auto& value) {
+    if (value) out += fmt::format("{} {} {}", out.empty() ? "" : ",", name, *value);
+  };
+  add("temperature", defaults.temperature);
+  add("top_p", defaults.top_p);
+  add("top_k", defaults.top_k);
+  add("min_p", defaults.min_p);
+  add("repetition_penalty", defaults.repetition_penalty);
+  return out.empty() ? out : "sampling defaults of the model:" + out;
+}
+
+std::string ModelService::PlanLines() const {
+  const std::string sampling = SamplingPlan(defaults_);
+  return sampling.empty() ? MemoryPlan() : MemoryPlan() + "\n" + sampling;
 }
 
 std::string ModelService::MemoryPlan() const {

@@ -36,8 +36,12 @@ class ModelService {
   int64_t kv_tokens() const { return int64_t{description().kv_blocks} * kBlockTokens; }
   // What one request may use: the context, or the pool where that is smaller (O-26).
   int64_t served_context() const { return std::min(description().context, kv_tokens()); }
+  // What the model's generation_config.json sets where a request sets nothing.
+  const SamplingDefaults& sampling_defaults() const { return defaults_; }
   // "weights 97 MiB, KV 360 MiB = 16384 tokens …": what the memory is for.
   std::string MemoryPlan() const;
+  // The memory plan, and where the model sets sampling defaults a line of these.
+  std::string PlanLines() const;
 
  private:
   ModelService() = default;
@@ -61,6 +65,8 @@ class ModelService {
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const ModelFile& file);
 // The model's own chat template, "" when it has none.
 std::string ModelChatTemplate(const ModelFile& file);
+// "sampling defaults of the model: temperature 0.6, top_k 20", "" when it sets none.
+std::string SamplingPlan(const SamplingDefaults& defaults);
 // KV memory when the user names none: room for sequences_max whole contexts, at most a quarter of what is free.
 uint64_t DefaultKvBytes(const ModelConfig& config, int64_t context, int sequences_max, uint64_t available_bytes);
 

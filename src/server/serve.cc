@@ -4,20 +4,27 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "server/client_lines.h"
 #include "server/http_api.h"
+#include "server/http_guard.h"
 #include "server/local_backend.h"
 #include "server/serve_metrics.h"
 
 namespace headrace {
 namespace {
+
+// From the moment when requests are cut off to the end of the process, whatever its threads still do.
+constexpr std::chrono::seconds kLeaveGrace{2};
 
 // Everything that lives while the server runs, in order of construction.
 class Serving {
@@ -41,6 +48,8 @@ class Serving {
   }
 
   int Run() {
+    if (Status names = CheckAllowedNames(options_.allowed_hosts, options_.allowed_origins); !names)
+      return Refuse(names.error());
     if (!options_.api_key_file.empty()) {
       auto keys = KeyStore::Load(options_.api_key_file);
       if (!keys) return Refuse(keys.error());
@@ -48,6 +57,8 @@ class Serving {
     }
     const HttpApiOptions api{.model_names = ModelNames(options_),
                              .host = options_.host,
+                             .allowed_hosts = options_.allowed_hosts,
+                             .allowed_origins = options_.allowed_origins,
                              .created = clock_.UnixSeconds(),
                              .keep_alive = Ns(options_.keep_alive_s),
                              .stalled_after = Ns(options_.stalled_after_s)};
@@ -141,39 +152,46 @@ class Serving {
   }
 
   void Banner(double load_seconds) const {
-    const std::string name = ModelNames(options_)[0], url = Url();
-    std::printf("%s loaded in %.2f s\n%s\n\n", name.c_str(), load_seconds, model_->MemoryPlan().c_str());
-    const char* auth = keys_.open() ? "" : " -H \"Authorization: Bearer $KEY\"";
-    std::printf(
-        "curl %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n"
-        "  -d '{\"model\": \"%s\", \"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of "
-        "France?\"}]}'\n\n",
-        url.c_str(), auth, name.c_str());
-    std::printf(
-        "from openai import OpenAI\nclient = OpenAI(base_url=\"%s/v1\", api_key=\"%s\")\n"
-        "print(client.chat.completions.create(model=\"%s\", messages=[{\"role\": \"user\", \"content\": "
-        "\"Hello\"}]).choices[0].message.content)\n",
-        url.c_str(), keys_.open() ? "none" : "KEY", name.c_str());
+    const std::string name = ModelNames(options_)[0];
+    const std::string lines = FirstRequestLines(
+        {.url = Url(), .model = name, .chat = model_->preparer().has_chat_template(), .needs_key = !keys_.open()});
+    std::printf("%s loaded in %.2f s\n%s\n\n%s", name.c_str(), load_seconds, model_->PlanLines().c_str(),
+                lines.c_str());
     std::fflush(stdout);
   }
 
-  // First signal: no new work, what runs goes on to its end. Second: stop now.
+  // First signal: no new work, what runs goes on to its end. Second: what runs ends now, with an error that says so.
   void Drain() {
-    if (draining_) return loop_.Stop();
+    if (draining_) return Cut("a second signal");
     draining_ = true;
-    LOG_INFO("draining: {} requests under way; a second signal stops at once", pipeline_.under_way());
+    LOG_INFO("draining: {} requests under way; a second signal ends them", pipeline_.under_way());
     api_->SetDraining();
     pipeline_.Close();
     server_->StopAccepting();
-    loop_.After(Ns(options_.drain_timeout_s), [this] { EndLate(); });
+    loop_.After(Ns(options_.drain_timeout_s), [this] { Cut("the time to drain is over"); });
     WaitForIdle();
   }
 
-  // The drain's time is up: what still runs ends with an error that says so, not with a cut.
-  void EndLate() {
-    LOG_WARN("drain: {} requests did not end in time", pipeline_.under_way());
+  // Every request under way ends with an error event and a proper end; WaitForIdle stops the loop once they are
+  // written.
+  void Cut(const char* why) {
+    if (std::exchange(cut_, true)) return;
+    if (pipeline_.under_way() > 0) exit_code_ = kExitFailure;
+    LOG_WARN("{}: {} requests are ended", why, pipeline_.under_way());
     api_->FailAll({ErrorCode::kUnavailable, "The server was shut down before this request had ended.", {}, 1000});
     loop_.After(kNsPerSecond, [this] { loop_.Stop(); });
+    if (!options_.embedded) LeaveAfter(kLeaveGrace, exit_code_);
+  }
+
+  // A step that hangs never ends, and the engine's thread cannot be joined before it does.
+  static void LeaveAfter(std::chrono::seconds grace, int exit_code) {
+    std::thread([grace, exit_code] {
+      std::this_thread::sleep_for(grace);
+      LOG_WARN("a step of the engine still runs; leaving without it");
+      spdlog::default_logger()->flush();
+      std::fflush(nullptr);
+      std::_Exit(exit_code);
+    }).detach();
   }
 
   void WaitForIdle() {
@@ -199,6 +217,7 @@ class Serving {
   std::thread loader_;
   std::atomic<bool> loaded_{false};
   bool draining_ = false;
+  bool cut_ = false;
   int idle_rounds_ = 0;
   int exit_code_ = 0;
 };

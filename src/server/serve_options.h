@@ -13,6 +13,8 @@ struct ServeOptions {
   std::vector<std::string> served_model_names;  // empty: the file's name
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
+  std::vector<std::string> allowed_hosts;    // names accepted in Host by a server without keys; "*": any
+  std::vector<std::string> allowed_origins;  // pages of other sites that may call; "*": any
   std::string api_key_file;
   std::string chat_template_file;
   std::string tls_cert, tls_key;
@@ -25,7 +27,7 @@ struct ServeOptions {
   int max_waiting = 1024;
   double request_timeout_s = 0;  // 0: none
   double queue_timeout_s = 0;
-  double drain_timeout_s = 600;  // after SIGTERM; a second signal ends at once
+  double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short
   double keep_alive_s = 10;      // between comments on a silent stream
   double stalled_after_s = 60;   // work and no step for this long: not healthy
   bool insecure = false;

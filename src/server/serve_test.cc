@@ -9,6 +9,8 @@
 #include <random>
 #include <sstream>
 
+#include "server/model_service.h"
+
 namespace headrace {
 namespace {
 
@@ -122,10 +124,13 @@ TEST(Limits, TimesOfQueueRequestAndDeadline) {
   const auto waited = served.Chat("x");
   ExpectError(waited, 503, "overloaded", "", "waited longer");
   EXPECT_THAT(waited.head, HasSubstr("retry-after-ms: "));
-  EXPECT_THAT(running.ReadUntil("0\r\n\r\n"), HasSubstr("deadline_exceeded"))
+  EXPECT_THAT(
+      running.ReadUntil("0\r\n\r\n"),
+      testing::AllOf(HasSubstr("deadline_exceeded"), HasSubstr("longer than 3 s"), HasSubstr("--request-timeout")))
       << "an error event, and the body ends properly";
   EXPECT_TRUE(served.Await([&] { return served.Idle(); }, 2));
-  ExpectError(served.Chat("long", R"("deadline_ms":100)"), 504, "deadline_exceeded");
+  ExpectError(served.Chat("long", R"("deadline_ms":100)"), 504, "deadline_exceeded", "deadline_ms",
+              "'deadline_ms' of 100");
   served.ExpectAlive();
 }
 
@@ -141,6 +146,7 @@ TEST(AccessLog, OneLineARequestThatNothingInItCanForge) {
   served.Chat("a secret prompt", R"("user":"a secret user")");
   served.Post("/v1/chat/completions",
               R"({"model":"x\n[info] request id=forged","messages":[{"role":"user","content":"y"}]})");
+  served.Post("/v1/chat/completions", R"({"model":"x status=200 error=-","messages":[{"role":"user","content":"y"}]})");
   served.Get("/%0a[info]%20forged?secret=1");
   served.Post("/tokenize", "{\"prompt\":\"a secret text\"}", "X-Request-Id: tok-1\r\n");
   served.Get("/health");  // probes are not logged
@@ -159,13 +165,14 @@ TEST(AccessLog, OneLineARequestThatNothingInItCanForge) {
     if (line.find("request id=") != std::string::npos) requests.push_back(line);
     EXPECT_THAT(line, testing::Not(HasSubstr("secret")));
   }
-  ASSERT_EQ(requests.size(), 5u) << log.str();
+  ASSERT_EQ(requests.size(), 6u) << log.str();
   EXPECT_THAT(requests[0],
               testing::AllOf(HasSubstr("route=chat"), HasSubstr("status=200"), HasSubstr("completion_tokens=2")));
   EXPECT_THAT(requests[1], HasSubstr("status=404"));
-  EXPECT_THAT(requests[2], testing::AllOf(HasSubstr("route=refused"), HasSubstr("status=404")));
-  EXPECT_THAT(requests[3], testing::AllOf(HasSubstr("id=tok-1"), HasSubstr("route=/tokenize")));
-  EXPECT_THAT(requests[4], HasSubstr("status=499"));
+  EXPECT_THAT(requests[2], HasSubstr(R"(model="x status=200 error=-" status=404)"));
+  EXPECT_THAT(requests[3], testing::AllOf(HasSubstr("route=refused"), HasSubstr("status=404")));
+  EXPECT_THAT(requests[4], testing::AllOf(HasSubstr("id=tok-1"), HasSubstr("route=/tokenize")));
+  EXPECT_THAT(requests[5], HasSubstr("status=499"));
 }
 
 // ---- health --------------------------------------------------------------------------------------------------------
@@ -238,21 +245,35 @@ TEST(Drain, WhatDoesNotEndInTimeEndsWithAnError) {
   const std::string rest = stream.ReadUntil("0\r\n\r\n");
   EXPECT_THAT(rest, HasSubstr("{\"error\":{\"message\":\"The server was shut down"));
   EXPECT_THAT(rest, testing::Not(HasSubstr("[DONE]")));
-  EXPECT_EQ(served.Join(), 0);
+  EXPECT_EQ(served.Join(), kExitFailure);
 }
 
-TEST(Drain, ASecondSignalStopsAtOnce) {
+// It cut the stream off without an event, and the log blamed the client (499).
+TEST(Drain, ASecondSignalEndsEveryAnswerWithAnErrorOfTheServer) {
   Served served(R"({"step_ms": 5, "replies": [{"pieces": ["a"], "repeat": 4000}]})");
   served.Ready();
-  RawClient stream(served.port);
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  RawClient stream(served.port), whole(served.port);
+  whole.Send(Whole("x"));
   stream.Send(Streamed("x"));
   stream.ReadUntil("\"a\"");
   served.Signal();
   EXPECT_TRUE(served.Await([&] { return !RawClient(served.port).connected(); }));
   const auto begin = std::chrono::steady_clock::now();
   served.Signal();
-  EXPECT_EQ(served.Join(), 0);
+  const std::string rest = stream.ReadUntil("0\r\n\r\n");
+  EXPECT_THAT(rest, HasSubstr("{\"error\":{\"message\":\"The server was shut down"));
+  EXPECT_THAT(rest, testing::Not(HasSubstr("[DONE]")));
+  ExpectError(whole.ReadAnswer(), 503, "unavailable", "", "shut down");
+  EXPECT_EQ(served.Join(), kExitFailure);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  spdlog::set_default_logger(before);
+  spdlog::set_level(spdlog::level::off);
+  EXPECT_THAT(log.str(), HasSubstr("status=503 error=unavailable"));
+  EXPECT_THAT(log.str(), testing::Not(HasSubstr("status=499")));
 }
 
 // ---- O-54 ----------------------------------------------------------------------------------------------------------
@@ -281,6 +302,12 @@ TEST(Start, LiveAtOnceReadyOnlyWhenAChatSucceeds) {
   EXPECT_EQ(served.Chat("x").status, 200);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(served.Get("/ready").status, 200) << "no flapping";
   EXPECT_EQ(Parsed(served.Get("/v1/models").body)["data"][0]["status"], "loaded");
+}
+
+TEST(Start, TheModelsSamplingDefaultsArePartOfThePlan) {
+  EXPECT_EQ(SamplingPlan({}), "");
+  EXPECT_EQ(SamplingPlan({.temperature = 0.6, .top_p = 0.95, .top_k = 20}),
+            "sampling defaults of the model: temperature 0.6, top_p 0.95, top_k 20");
 }
 
 TEST(Start, AFailedLoadEndsTheProcessWithTheCause) {

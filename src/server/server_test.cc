@@ -26,6 +26,37 @@ TEST(HttpGuard, AKeylessServerAnswersToAddressesAndLocalNamesOnly) {
   }
 }
 
+// Behind a name of the LAN or of a compose file a keyless server was out of reach.
+TEST(HttpGuard, HostNamesAndOriginsCanBeAllowed) {
+  const std::vector<std::string> hosts = {"Box.lan", "headrace:8080"}, any = {"*"};
+  for (const char* host : {"box.lan", "BOX.LAN:80", "headrace", "headrace:9000"})
+    EXPECT_TRUE(CheckHostHeader(host, "0.0.0.0", hosts)) << host;
+  for (const char* host : {"evil.example", "a.box.lan", "box.lan.evil.example"})
+    EXPECT_FALSE(CheckHostHeader(host, "0.0.0.0", hosts)) << host;
+  EXPECT_TRUE(CheckHostHeader("evil.example", "0.0.0.0", any));
+  EXPECT_THAT(CheckHostHeader("box.lan:80", "0.0.0.0").error().message, HasSubstr("--allowed-host box.lan "));
+
+  const auto from = [](const std::string& value) { return HttpRequest{.headers = {{"Origin", value}}}; };
+  const std::vector<std::string> origins = {"https://Chat.example/", "http://box.lan:3000"};
+  for (const char* page : {"https://chat.example", "http://box.lan:3000", "http://localhost:1"}) {
+    EXPECT_EQ(FindHeader(CorsHeaders(from(page), origins), "access-control-allow-origin"), page);
+    EXPECT_FALSE(PreflightHeaders(from(page), origins).empty());
+    EXPECT_TRUE(IsJsonBody(from(page), origins));
+  }
+  for (const char* page : {"http://chat.example", "http://box.lan", "https://chat.example.evil"}) {
+    EXPECT_TRUE(CorsHeaders(from(page), origins).empty()) << page;
+    EXPECT_FALSE(IsJsonBody(from(page), origins)) << page;
+  }
+  EXPECT_EQ(FindHeader(CorsHeaders(from("http://evil.example"), any), "access-control-allow-origin"),
+            "http://evil.example");
+  EXPECT_TRUE(CheckAllowedNames(hosts, origins));
+  EXPECT_TRUE(CheckAllowedNames(any, any));
+  for (const char* host : {"http://box.lan", "box.lan/v1", ""})
+    EXPECT_FALSE(CheckAllowedNames(std::vector<std::string>{host}, {})) << host;
+  for (const char* origin : {"chat.example", "https://", "https://chat.example/page", "://x", ""})
+    EXPECT_FALSE(CheckAllowedNames({}, std::vector<std::string>{origin})) << origin;
+}
+
 // T15
 TEST(HttpGuard, OnlyPagesFromLoopbackMayRead) {
   const auto origin = [](const std::string& value) {
@@ -154,6 +185,35 @@ TEST_F(ServerTest, AnotherNameInHostIsRefused) {
   const auto answer = client.Ask("GET /v1/models HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n");
   ExpectError(answer, 403, "permission_denied", "Host", "--api-key-file");
   EXPECT_THAT(answer.head, HasSubstr("X-Request-Id: "));
+}
+
+// L4
+TEST_F(ServerTest, BestOfGeneratesMoreThanItReturns) {
+  const auto answer = S().Complete("[\"x\",\"y\"]", R"("n":2,"best_of":4,"max_tokens":3)");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json body = Parsed(answer.body);
+  ASSERT_EQ(body["choices"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(body["choices"][i]["index"], i);
+    EXPECT_EQ(body["choices"][i]["text"], "abc");
+    EXPECT_TRUE(body["choices"][i]["logprobs"].is_null());
+  }
+  EXPECT_EQ(body["usage"]["completion_tokens"], 24);
+}
+
+TEST(AllowedNames, ReachTheServerThatWasToldThem) {
+  Served served(kPlainScript, [](ServeOptions& o) {
+    o.allowed_hosts = {"box.lan"};
+    o.allowed_origins = {"https://chat.example"};
+  });
+  RawClient named(served.port), other(served.port);
+  EXPECT_EQ(named.Ask("GET /v1/models HTTP/1.1\r\nHost: box.lan:8080\r\n\r\n").status, 200);
+  ExpectError(other.Ask("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n"), 403, "permission_denied", "Host",
+              "--allowed-host evil.example");
+  EXPECT_THAT(served.Get("/v1/models", "Origin: https://chat.example\r\n").head,
+              HasSubstr("Access-Control-Allow-Origin: https://chat.example\r\n"));
+  EXPECT_THAT(served.Ready().Post("/v1/chat/completions", ChatText("x"), "Origin: https://chat.example\r\n").head,
+              HasSubstr("Access-Control-Allow-Origin: https://chat.example\r\n"));
 }
 
 // T8: what net itself refuses has an id and the same body too.

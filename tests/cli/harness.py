@@ -53,18 +53,18 @@ class CliTest(unittest.TestCase):
         return path
 
     @contextlib.contextmanager
-    def served(self, *arguments):
+    def served(self, *arguments, env=None):
         """A function that asks a ready server of its own: (path, body) to status and JSON."""
         with subprocess.Popen([HEADRACE, "serve", *arguments, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              cwd=self.root / "cwd", env=self.environment()) as process:
+                              cwd=self.root / "cwd", env=self.environment(env)) as process:
             try:
                 port = int(re.match(r"listening on http://127\.0\.0\.1:(\d+)", process.stdout.readline()).group(1))
 
-                def ask(path, body=None):
+                def ask(path, body=None, host="localhost"):
                     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                     with contextlib.closing(connection):
                         connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body),
-                                           {"Content-Type": "application/json"})
+                                           {"Content-Type": "application/json", "Host": host})
                         answer = connection.getresponse()
                         return answer.status, json.loads(answer.read())
 

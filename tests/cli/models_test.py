@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import pty
+import socket
 
 from harness import HEADRACE, CliTest, main
 
@@ -76,12 +77,14 @@ class Models(CliTest):
 
     def test_rm(self):
         self.tiny()
-        self.assertIn("removed tiny", self.ok("rm", "tiny"))
+        self.assertIn("give --yes", self.refused(2, "rm", "tiny", stdin="y\n"))
+        self.assertTrue((self.models / "tiny.gguf").exists())
+        self.assertIn("removed tiny", self.ok("rm", "tiny", "--yes"))
         self.assertFalse((self.models / "tiny.gguf").exists())
         self.refused(3, "rm", "tiny")
         (self.models / "half.gguf.part").write_bytes(b"x")
         (self.models / "half.gguf.part.source").write_bytes(b"x")
-        self.ok("rm", "half")
+        self.ok("rm", "--yes", "half")
         self.assertEqual(list(self.models.iterdir()), [])
 
     def answer_on_terminal(self, text):
@@ -110,6 +113,17 @@ class Models(CliTest):
             self.assertIn(part, text)
         self.assertIn("kernels chosen   reference, as told by HEADRACE_ISA", self.ok("doctor", env={"HEADRACE_ISA": "reference"}))
         self.assertNotIn("\x1b", text)
+
+    def test_doctor_looks_at_the_port_that_is_asked_for(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            for arguments, env in ((["--port", port], None), ([], {"HEADRACE_PORT": port})):
+                done = self.run_program("doctor", *arguments, env=env)
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertRegex(done.stdout, rf"! port {port} +Address already in use")
+        self.assertRegex(self.ok("doctor", "--port", "0"), "port 0 +any free one")
 
 
 main()

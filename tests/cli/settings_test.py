@@ -59,6 +59,18 @@ class SettingsLayers(CliTest):
         shown = self.shown("--max-model-len", "100", "--max-num-seqs", "5", "--max-num-batched-tokens", "9", "--ssl-certfile", "c", "--ssl-keyfile", "k")
         self.assertEqual([shown[key][0] for key in ("ctx", "max_sequences", "max_batch_tokens", "tls_cert", "tls_key")], ["100", "5", "9", '"c"', '"k"'])
 
+        shown = self.shown("--max_model_len", "8K", "--kv-cache-memory-bytes", "1G", "--uvicorn-log-level", "warning", "--served_model_name", "a", "b")
+        self.assertEqual([shown[key] for key in ("ctx", "kv_memory", "log_level", "served_model_name")],
+                         [('"8K"', "flag: --max_model_len"), ('"1G"', "flag: --kv-cache-memory-bytes"), ('"warn"', "flag: --uvicorn-log-level"), ('["a", "b"]', "flag: --served_model_name")])
+        self.assertEqual(self.shown("--max-model-len", "auto", "--isa", "amx")["isa"][0], '"amx"')
+
+    def test_a_key_is_never_shown(self):
+        for arguments, env in ((["--api-key", "sk-secret"], None), ([], {"HEADRACE_API_KEY": "sk-secret"})):
+            text = self.ok("config", "show", "--origin", *arguments, env=env)
+            self.assertNotIn("sk-secret", text)
+            self.assertIn("# api_key = (set, not shown)", text)
+        self.assertIn("is a secret", self.refused(2, "list", "--config", self.file("api_key = \"k\"")))
+
     def test_a_flag_given_twice_counts_once_and_switches_can_be_off(self):
         self.assertEqual(self.shown("--port", "1", "--port=2")["port"][0], "2")
         self.assertEqual(self.shown("--insecure=false", env={"HEADRACE_INSECURE": "yes"})["insecure"][0], "false")

@@ -1,20 +1,7 @@
 // What a scripted executor says: read from a JSON file (`headrace serve script:FILE`), or generated from numbers for
 // the simulator. A documented feature for client developers: the whole server behind it is the real one.
-//
-//   {
-//     "context": 4096, "kv_blocks": 64, "sequences_max": 8, "batch_tokens_max": 256,
-//     "step_ms": 5, "prefill_us_per_token": 50, "load_ms": 0,
-//     "replies": [
-//       {"match": "weather", "pieces": ["It", " is", " sunny"], "delay_ms": 20, "repeat": 1},
-//       {"match": "broken",  "pieces": ["one", "two"], "fault_at": 1},
-//       {"match": "emoji",   "pieces": ["你好 🌍"], "bytes": true},
-//       {"pieces": ["Hello", "!"]}
-//     ]
-//   }
-// The first reply whose `match` occurs in the prompt's text is said, one piece a token, then the end token; `repeat`
-// says the pieces several times. `fault_at` fails the request at that token. With `bytes` each byte of the pieces is a
-// token of its own, as models spell what their vocabulary lacks: characters then come in several tokens. A reply
-// without `match` fits every prompt.
+// Form and meaning of the fields: docs/script_files.md. `bytes` spells pieces as models spell what their vocabulary
+// lacks.
 #pragma once
 
 #include <cstdint>
