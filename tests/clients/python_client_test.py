@@ -1,4 +1,4 @@
-"""Goal: the official Python client and curl work against the real program and the default model: the capital of France,
+"""Goal: the official Python client, curl and `headrace run` work against the real program and the default model: the capital of France,
 streamed and not, alone and among 8 others; errors arrive as the client's own exception classes; seeds, log-probabilities,
 several choices and stop strings keep their promises."""
 
@@ -61,6 +61,16 @@ class ClientTest(unittest.TestCase):
         events = [line[6:] for line in self.curl({**body, "stream": True}).splitlines() if line.startswith("data: ")]
         self.assertEqual(events[-1], "[DONE]")
         self.assertEqual(text, "".join(json.loads(e)["choices"][0]["delta"].get("content", "") for e in events[:-1]))
+
+    def test_paris_through_run(self):
+        command = [served.binary(), "run", MODEL, "--system", MESSAGES[0]["content"], "--temperature", "0"]
+        answer = self.chat().choices[0].message.content
+        argument = subprocess.run([*command, MESSAGES[1]["content"]], capture_output=True, text=True, timeout=120, check=True,
+                                  stdin=subprocess.DEVNULL)
+        self.assertEqual(argument.stdout.strip(), answer.strip())
+        piped = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, input=MESSAGES[1]["content"])
+        self.assertEqual(piped.stdout, argument.stdout)
+        self.assertIn("Paris", answer)
 
     def test_paris_among_eight_others(self):
         alone = self.chat().choices[0].message.content
