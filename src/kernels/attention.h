@@ -17,7 +17,7 @@ namespace headrace {
 
 constexpr int kPageTokens = 64;
 constexpr int kHeadDimMax = 256;
-constexpr int kGroupHeadsMax = 16;    // query heads of one KV head
+constexpr int kGroupHeadsMax = 16;     // query heads of one KV head
 constexpr int kAttentionRowsMax = 16;  // query rows of one work unit
 
 struct Attention {

@@ -29,6 +29,20 @@ Result<const KernelTable*> ChooseKernels(std::string_view forced) {
               "no kernels named '" + std::string(forced) + "' for this CPU; usable here: " + names, "HEADRACE_ISA");
 }
 
+void MultiplyGateUp(const KernelTable& table, const GateUp& op, int64_t panel_begin, int64_t panel_end) {
+  if (table.gate_up != nullptr && table.gate_up(op, panel_begin, panel_end)) return;
+  MatMul up = op.gate;
+  up.weights = op.up;
+  up.out = op.up_out;
+  table.matmul(op.gate, panel_begin, panel_end);
+  table.matmul(up, panel_begin, panel_end);
+  const int64_t column = panel_begin * kPanelRows, end = std::min(panel_end * kPanelRows, op.up.rows);
+  for (int64_t row = 0; row < up.activations.rows; ++row) {
+    float* out = op.gate.out + row * op.gate.out_stride + column;
+    table.silu_mul(out, op.up_out + row * op.gate.out_stride + column, end - column, out);
+  }
+}
+
 void QuantizeWideGroups(const KernelTable& table, const Activations& a, int64_t chunk) {
   const int64_t groups = a.groups(), first = chunk * kWideChunkRows, end = std::min(a.rows, first + kWideChunkRows);
   int32_t* starts = a.rest_first + chunk * (groups + 1);

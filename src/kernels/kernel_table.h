@@ -21,6 +21,9 @@ struct KernelTable {
   void (*quantize_rest)(const Activations& activations, int64_t row, int64_t group, int64_t entry);
   // Panels [panel_begin, panel_end) of the product, all activation rows.
   void (*matmul)(const MatMul& op, int64_t panel_begin, int64_t panel_end);
+  // Panels of a GateUp in one pass over the activations; false where this table has no such pass for the operands, and
+  // nothing was done. Null: never. Called by MultiplyGateUp.
+  bool (*gate_up)(const GateUp& op, int64_t panel_begin, int64_t panel_end);
   // out = (x * 1 / sqrt(mean(x^2) + eps)) * weight; the squares by 16 lanes (lane = i % 16) and the tree.
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   // out = silu(gate) * up.
@@ -48,6 +51,9 @@ Result<const KernelTable*> ChooseKernels(std::string_view forced);
 
 // Lists and quantises the wide groups of one chunk of rows.
 void QuantizeWideGroups(const KernelTable& table, const Activations& activations, int64_t chunk);
+
+// Panels [panel_begin, panel_end) of a GateUp, all activation rows.
+void MultiplyGateUp(const KernelTable& table, const GateUp& op, int64_t panel_begin, int64_t panel_end);
 
 // Bytes of the packed form of a [rows, columns] matrix. REQUIRES: computable dtype, columns % its block == 0 and,
 // for quantised types, columns % 32 == 0.

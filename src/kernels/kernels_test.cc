@@ -146,6 +146,35 @@ TEST(MatMulTest, EveryTableTypeAndWidthEqualsTheReference) {
   }
 }
 
+TEST(MatMulTest, GateAndUpTogetherEqualTheReferencesProductsAndSilu) {
+  Random random(7);
+  for (DType dtype : kTypes) {
+    const int64_t columns = Info(dtype).block_elements == 256 ? 512 : 160;
+    for (int64_t rows : {16, 47}) {
+      const PackedFixture gate(dtype, rows, columns, random), up(dtype, rows, columns, random);
+      for (int64_t m : {1, 12, 40, 110}) {
+        auto x = RandomFloats(random, static_cast<size_t>(m * columns));
+        for (size_t i = 0; i < x.size(); i += 97) x[i] *= 30;
+        const ActivationFixture truth_x(ReferenceKernels(), m, columns, x);
+        const auto floats = static_cast<size_t>(m * rows);
+        std::vector<float> expected(floats), ups(floats);
+        ReferenceKernels().matmul({gate.matrix, truth_x.view, expected.data(), rows, false}, 0, gate.matrix.panels());
+        ReferenceKernels().matmul({up.matrix, truth_x.view, ups.data(), rows, false}, 0, up.matrix.panels());
+        ReferenceKernels().silu_mul(expected.data(), ups.data(), m * rows, expected.data());
+        for (const KernelTable* table : UsableKernels()) {
+          const ActivationFixture ours(*table, m, columns, x);
+          std::vector<float> out(floats), scratch(floats);
+          const GateUp op{{gate.matrix, ours.view, out.data(), rows, false}, up.matrix, scratch.data()};
+          MultiplyGateUp(*table, op, 0, 1);
+          MultiplyGateUp(*table, op, 1, gate.matrix.panels());
+          ExpectSameBits(out, expected,
+                         std::string(table->name) + " " + std::string(Info(dtype).name) + " m=" + std::to_string(m));
+        }
+      }
+    }
+  }
+}
+
 TEST(MatMulTest, AResultNeverDependsOnTheNumberOfRows) {
   Random random(2);
   const int64_t columns = 576, rows = 64;

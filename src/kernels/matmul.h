@@ -21,4 +21,12 @@ struct MatMul {
   bool accumulate = false;
 };
 
+// gate.out[m][r] = silu(gate product) * (up product), for two matrices of one shape and one set of activations. The
+// bits are those of the two products and of SiluMul over them.
+struct GateUp {
+  MatMul gate;  // not accumulating
+  PackedMatrix up;
+  float* up_out = nullptr;  // [M][gate.out_stride], may be written
+};
+
 }  // namespace headrace

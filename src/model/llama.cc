@@ -76,18 +76,10 @@ void LlamaModel::RunLayer(const Step& step, int l) {
   Multiply(step, Norm(step, layer.attention_norm, kWideQkv), qkv);
   RotateStoreAttend(step, l);
   const Product o[] = {{&layer.o, s.hidden.data, s.hidden.stride, true}};
-  Multiply(step,
-           MakeActivations(step, s.attended, step.rows, config_.q_width(), kWideOutput,
-                           [&](int64_t row, float* out) {
-                             if (out == s.attended.Row(row)) return;
-                             std::memcpy(out, s.attended.Row(row), static_cast<size_t>(config_.q_width()) * 4);
-                           }),
-           o);
-  const Product gate_up[] = {{&layer.gate, s.gate.data, s.gate.stride, false},
-                             {&layer.up, s.up.data, s.up.stride, false}};
-  Multiply(step, Norm(step, layer.ffn_norm, kWideGateUp), gate_up);
+  Multiply(step, MakeActivations(step, s.attended, step.rows, config_.q_width(), kWideOutput), o);
+  MultiplyGateUp(step, layer, Norm(step, layer.ffn_norm, kWideGateUp));
   const Product down[] = {{&layer.down, s.hidden.data, s.hidden.stride, true}};
-  Multiply(step, SwiGlu(step), down);
+  Multiply(step, MakeActivations(step, s.gate, step.rows, config_.ffn_width, kWideDown), down);
 }
 
 void LlamaModel::PrepareStep(const ForwardBatch& batch) {
@@ -118,12 +110,16 @@ void LlamaModel::Embed(const Step& step) {
   });
 }
 
-template <typename Make>
 Activations LlamaModel::MakeActivations(const Step& step, const ScratchRows& values, int64_t rows, int64_t columns,
-                                        float wide_ratio, Make make) {
+                                        float wide_ratio) {
+  return MakeActivations(step, values, values, rows, columns, wide_ratio, [](int64_t, float*) {});
+}
+
+template <typename Make>
+Activations LlamaModel::MakeActivations(const Step& step, const ScratchRows& values, const ScratchRows& own,
+                                        int64_t rows, int64_t columns, float wide_ratio, Make make) {
   if (rows <= kOwnRowsMax) {
-    const ScratchRows own = scratch_.OwnValues(step.worker);
-    const Activations x = scratch_.OwnOver(step.worker, rows, columns, wide_ratio);
+    const Activations x = scratch_.OwnOver(step.worker, own, rows, columns, wide_ratio);
     for (int64_t row = 0; row < rows; ++row) {
       make(row, own.Row(row));
       kernels_.quantize_row(x, row);
@@ -144,16 +140,10 @@ Activations LlamaModel::MakeActivations(const Step& step, const ScratchRows& val
 }
 
 Activations LlamaModel::Norm(const Step& step, const float* weight, float wide_ratio) {
-  return MakeActivations(step, scratch_.normed, step.rows, config_.width, wide_ratio, [&](int64_t row, float* out) {
-    kernels_.rms_norm(scratch_.hidden.Row(row), weight, config_.norm_eps, config_.width, out);
-  });
-}
-
-Activations LlamaModel::SwiGlu(const Step& step) {
-  const ScratchRows &gate = scratch_.gate, &up = scratch_.up;
-  return MakeActivations(step, gate, step.rows, config_.ffn_width, kWideDown, [&](int64_t row, float* out) {
-    kernels_.silu_mul(gate.Row(row), up.Row(row), config_.ffn_width, out);
-  });
+  return MakeActivations(step, scratch_.normed, scratch_.OwnValues(step.worker), step.rows, config_.width, wide_ratio,
+                         [&](int64_t row, float* out) {
+                           kernels_.rms_norm(scratch_.hidden.Row(row), weight, config_.norm_eps, config_.width, out);
+                         });
 }
 
 void LlamaModel::Multiply(const Step& step, const Activations& x, std::span<const Product> products) {
@@ -169,6 +159,15 @@ void LlamaModel::Multiply(const Step& step, const Activations& x, std::span<cons
       if (first < last) kernels_.matmul(op, 2 * first, std::min(p.weights->panels(), 2 * last));
       base += pairs_of(p);
     }
+  });
+}
+
+void LlamaModel::MultiplyGateUp(const Step& step, const Layer& layer, const Activations& x) {
+  const ScratchRows& gate = scratch_.gate;
+  const GateUp op{{layer.gate, x, gate.data, gate.stride, false}, layer.up, scratch_.up.data};
+  const int64_t panels = layer.gate.panels(), grain = std::max<int64_t>(1, kClaimNs / (2 * PairNs(x.rows, x.groups())));
+  step.pool.ForRanges(step.worker, (panels + 1) / 2, grain, [&](int64_t begin, int64_t end) {
+    headrace::MultiplyGateUp(kernels_, op, 2 * begin, std::min(panels, 2 * end));
   });
 }
 
@@ -239,7 +238,10 @@ void LlamaModel::Head(const Step& step, float* logits) {
     kernels_.rms_norm(scratch_.hidden.Row(row), output_norm_, config_.norm_eps, config_.width, out);
   };
   const Product product[] = {{&head_, logits, config_.vocab_size, false}};
-  Multiply(step, MakeActivations(step, scratch_.normed, wanted, config_.width, kWideHead, norm), product);
+  Multiply(
+      step,
+      MakeActivations(step, scratch_.normed, scratch_.OwnValues(step.worker), wanted, config_.width, kWideHead, norm),
+      product);
 }
 
 }  // namespace headrace

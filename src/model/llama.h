@@ -101,13 +101,17 @@ class LlamaModel {
   void RunLayer(const Step& step, int layer);
   void Head(const Step& step, float* logits);
   Activations Norm(const Step& step, const float* weight, float wide_ratio);
-  Activations SwiGlu(const Step& step);
   void Multiply(const Step& step, const Activations& x, std::span<const Product> products);
-  // Calls make(row, out) for each row of the values to multiply and quantises what it wrote to `out`. A few rows are
-  // made by every worker for itself: that costs less than a barrier and reading another processor's lines.
+  void MultiplyGateUp(const Step& step, const Layer& layer, const Activations& x);
+  // Calls make(row, out) for each row of the values to multiply and quantises what it wrote to `out`, a row of
+  // `values`. A few rows are made by every worker for itself, in its `own` rows: that costs less than a barrier and
+  // reading another processor's lines.
   template <typename Make>
+  Activations MakeActivations(const Step& step, const ScratchRows& values, const ScratchRows& own, int64_t rows,
+                              int64_t columns, float wide_ratio, Make make);
+  // Quantises values that are there.
   Activations MakeActivations(const Step& step, const ScratchRows& values, int64_t rows, int64_t columns,
-                              float wide_ratio, Make make);
+                              float wide_ratio);
   void RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head);
   void Attend(const Step& step, int layer, const RowRun& run, int64_t head);
   void RotateStoreAttend(const Step& step, int layer);

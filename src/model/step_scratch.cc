@@ -65,7 +65,7 @@ Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t row
     for (ScratchRows* r : {&s.gate, &s.up}) carver.Take(*r, rows, config.ffn_width);
     TakeActivations(carver, s.activations_, rows, widest);
     for (Own& own : s.own_) {
-      carver.Take(own.values, own_rows, widest);
+      carver.Take(own.values, own_rows, config.width);
       TakeActivations(carver, own.activations, own_rows, widest);
     }
     carver.Take(s.attention, threads * AttentionScratchFloats(config.group_heads(), config.head_dim));
@@ -80,9 +80,9 @@ Activations StepScratch::Over(const ScratchRows& values, int64_t rows, int64_t c
   return Shaped(activations_, values, rows, columns, wide_ratio);
 }
 
-Activations StepScratch::OwnOver(int worker, int64_t rows, int64_t columns, float wide_ratio) const {
-  const Own& own = own_[static_cast<size_t>(worker)];
-  return Shaped(own.activations, own.values, rows, columns, wide_ratio);
+Activations StepScratch::OwnOver(int worker, const ScratchRows& values, int64_t rows, int64_t columns,
+                                 float wide_ratio) const {
+  return Shaped(own_[static_cast<size_t>(worker)].activations, values, rows, columns, wide_ratio);
 }
 
 }  // namespace headrace

@@ -29,9 +29,9 @@ class StepScratch {
   // The int8 form of `values`, for one product at a time.
   Activations Over(const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const;
 
-  // A worker's own rows of values, as wide as any product needs, and their int8 form.
+  // A worker's own rows of values, as wide as the model, and the int8 form of these or others.
   ScratchRows OwnValues(int worker) const { return own_[static_cast<size_t>(worker)].values; }
-  Activations OwnOver(int worker, int64_t rows, int64_t columns, float wide_ratio) const;
+  Activations OwnOver(int worker, const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const;
 
   ScratchRows hidden, normed, q, k, v, attended, gate, up;
   float* attention = nullptr;  // AttentionScratchFloats of each worker

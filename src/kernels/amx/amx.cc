@@ -121,20 +121,29 @@ struct Target {
   float* out;
   int64_t out_stride;
   __mmask16 masks[kPanels];
-  const std::byte* ahead;  // weights of the next panels: this tile's share of their prefetch
+  const std::byte* ahead[kPanels];  // the panels after these: this tile's share of their prefetch
   int ahead_lines;
   bool first_block, last_block, accumulate;
+  bool gate_up;  // the panels are a gate and its up: one panel of silu(gate) * up is stored
 };
 
 template <int N>
 HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
   HR_UNROLL for (int n = 0; n < N; ++n) {
-    HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      float* out = to.out + n * to.out_stride + p * kPanelRows;
-      __m512 sum = acc[p][n];
-      if (to.accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(to.masks[p], out), sum);
-      if (to.row_is_wide[n] != 0) sum = _mm512_add_ps(sum, _mm512_load_ps(to.rest[n][p]));
-      _mm512_mask_storeu_ps(out, to.masks[p], sum);
+    float* out = to.out + n * to.out_stride;
+    __m512 sums[kPanels] = {acc[0][n], acc[1][n]};
+    if (to.accumulate) {
+      HR_UNROLL for (int p = 0; p < kPanels; ++p) {
+        sums[p] = _mm512_add_ps(_mm512_maskz_loadu_ps(to.masks[p], out + p * kPanelRows), sums[p]);
+      }
+    }
+    if (to.row_is_wide[n] != 0) {
+      HR_UNROLL for (int p = 0; p < kPanels; ++p) sums[p] = _mm512_add_ps(sums[p], _mm512_load_ps(to.rest[n][p]));
+    }
+    if (to.gate_up) {
+      _mm512_mask_storeu_ps(out, to.masks[0], _mm512_mul_ps(Silu16(sums[0]), sums[1]));
+    } else {
+      HR_UNROLL for (int p = 0; p < kPanels; ++p) _mm512_mask_storeu_ps(out + p * kPanelRows, to.masks[p], sums[p]);
     }
   }
 }
@@ -144,10 +153,14 @@ HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
 template <bool kQ4_1, int N>
 void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) {
   __m512 acc[kPanels][N];
-  for (int i = 0; i < to.ahead_lines; ++i) __builtin_prefetch(to.ahead + 64 * i);
+  for (int i = 0; i < to.ahead_lines; ++i) {
+    __builtin_prefetch(to.ahead[0] + 64 * i);
+    __builtin_prefetch(to.ahead[1] + 64 * i);
+  }
   HR_UNROLL for (int n = 0; n < N; ++n) {
     HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      __builtin_prefetch(to.out + n * to.out_stride + p * kPanelRows, 1);  // far apart, and written last
+      // Rows of the result lie far apart and are written last.
+      if (p == 0 || !to.gate_up) __builtin_prefetch(to.out + n * to.out_stride + p * kPanelRows, 1);
       acc[p][n] = to.first_block ? _mm512_setzero_ps() : _mm512_load_ps(to.sums[n][p]);
     }
   }
@@ -253,25 +266,18 @@ void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk,
     rows_to.rest = s.rest + r;
     rows_to.row_is_wide = a.row_is_wide + first_row + r;
     rows_to.out = to.out + (first_row + r) * to.out_stride;
-    rows_to.ahead = to.ahead + tile * to.ahead_lines * 64;
+    for (int p = 0; p < kPanels; ++p) rows_to.ahead[p] = to.ahead[p] + tile * to.ahead_lines * 64;
     TileOf<kQ4_1>(width)(s, w, {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at}, rows_to);
   }
 }
 
+// Two panels at `data`, `step` bytes before the two that follow them, for all rows.
 template <bool kQ4_1>
-void PanelPair(Scratch& s, const MatMul& op, int64_t panel, int panels) {
-  const int64_t groups = op.activations.groups(), left = op.weights.rows - panel * kPanelRows;
+void PanelPair(Scratch& s, const MatMul& op, const std::byte* const* data, int64_t step, Target to) {
+  const int64_t groups = op.activations.groups();
   const int64_t blocks = (groups + kBlockGroups - 1) / kBlockGroups, block_groups = (groups + blocks - 1) / blocks;
-  const std::byte* first = op.weights.data + panel * op.weights.panel_bytes;
-  const std::byte* data[kPanels] = {first, panels == 2 ? first + op.weights.panel_bytes : first};
-  Target to{};
-  to.out = op.out + panel * kPanelRows;
-  to.out_stride = op.out_stride;
-  to.masks[0] = Mask(left);
-  to.masks[1] = panels == 2 ? Mask(left - kPanelRows) : 0;
-  to.accumulate = op.accumulate;
-  to.ahead = first + kPanels * op.weights.panel_bytes;
-  to.ahead_lines = static_cast<int>(kPanels * op.weights.panel_bytes / (64 * op.activations.tiles()) + 1);
+  for (int p = 0; p < kPanels; ++p) to.ahead[p] = data[p] + step;
+  to.ahead_lines = static_cast<int>(op.weights.panel_bytes / (64 * op.activations.tiles()) + 1);
   WeightBlock w{};
   for (int64_t chunk = 0; chunk < op.activations.chunks(); ++chunk) {
     for (int64_t g = 0; g < groups; g += block_groups) {
@@ -284,18 +290,52 @@ void PanelPair(Scratch& s, const MatMul& op, int64_t panel, int panels) {
   }
 }
 
+void AnyPanelPair(Scratch& s, const MatMul& op, const std::byte* const* data, int64_t step, const Target& to) {
+  op.weights.dtype == DType::kQ4_1 ? PanelPair<true>(s, op, data, step, to) : PanelPair<false>(s, op, data, step, to);
+}
+
+bool Takes(const MatMul& op) {
+  return (op.weights.dtype == DType::kQ4_1 || op.weights.dtype == DType::kQ8_0) && op.activations.rows >= kAmxRowsMin;
+}
+
+Target TargetOf(const MatMul& op, int64_t panel) {
+  Target to{};
+  to.out = op.out + panel * kPanelRows;
+  to.out_stride = op.out_stride;
+  to.accumulate = op.accumulate;
+  to.masks[0] = Mask(op.weights.rows - panel * kPanelRows);
+  return to;
+}
+
 void MatMulPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
-  const bool q4_1 = op.weights.dtype == DType::kQ4_1;
-  if ((!q4_1 && op.weights.dtype != DType::kQ8_0) || op.activations.rows < kAmxRowsMin) {
-    return Avx512Kernels().matmul(op, panel_begin, panel_end);
-  }
+  if (!Takes(op)) return Avx512Kernels().matmul(op, panel_begin, panel_end);
   Scratch scratch;
   Configure(op.activations.TileWidth(op.activations.tiles() - 1));
   for (int64_t p = panel_begin; p < panel_end; p += kPanels) {
-    const int panels = panel_end - p < kPanels ? 1 : kPanels;
-    q4_1 ? PanelPair<true>(scratch, op, p, panels) : PanelPair<false>(scratch, op, p, panels);
+    const bool two = p + 1 < panel_end;
+    const std::byte* first = op.weights.data + p * op.weights.panel_bytes;
+    const std::byte* data[kPanels] = {first, two ? first + op.weights.panel_bytes : first};
+    Target to = TargetOf(op, p);
+    to.masks[1] = two ? Mask(op.weights.rows - (p + 1) * kPanelRows) : 0;
+    AnyPanelPair(scratch, op, data, kPanels * op.weights.panel_bytes, to);
   }
   _tile_release();
+}
+
+bool GateUpPanels(const GateUp& op, int64_t panel_begin, int64_t panel_end) {
+  const MatMul& gate = op.gate;
+  if (!Takes(gate) || gate.accumulate || op.up.dtype != gate.weights.dtype) return false;
+  Scratch scratch;
+  Configure(gate.activations.TileWidth(gate.activations.tiles() - 1));
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    const std::byte* data[kPanels] = {gate.weights.data + p * gate.weights.panel_bytes,
+                                      op.up.data + p * op.up.panel_bytes};
+    Target to = TargetOf(gate, p);
+    to.gate_up = true;
+    AnyPanelPair(scratch, gate, data, gate.weights.panel_bytes, to);
+  }
+  _tile_release();
+  return true;
 }
 
 }  // namespace
@@ -305,6 +345,7 @@ const KernelTable& AmxKernels() {
     KernelTable table = Avx512Kernels();
     table.name = "amx";
     table.matmul = MatMulPanels;
+    table.gate_up = GateUpPanels;
     return table;
   }();
   return kTable;

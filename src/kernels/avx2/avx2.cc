@@ -509,7 +509,7 @@ void Attend(const Attention& op) {
 }  // namespace
 
 const KernelTable& Avx2Kernels() {
-  static constexpr KernelTable kTable{"avx2",  QuantizeRow, QuantizeRest, MatMulPanels, RmsNorm,
+  static constexpr KernelTable kTable{"avx2",  QuantizeRow, QuantizeRest, MatMulPanels, nullptr, RmsNorm,
                                       SiluMul, Attend,      StoreKv,      RowMax,       ExpRow};
   return kTable;
 }

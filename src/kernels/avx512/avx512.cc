@@ -379,11 +379,9 @@ void RmsNorm(const float* x, const float* weight, float eps, int64_t n, float* o
 }
 
 void SiluMul(const float* gate, const float* up, int64_t n, float* out) {
-  const __m512 sign = _mm512_set1_ps(-0.0f), one = _mm512_set1_ps(1.0f);
   for (int64_t i = 0; i < n; i += 16) {
     const __mmask16 mask = Mask(n - i);
-    const __m512 x = _mm512_maskz_loadu_ps(mask, gate + i);
-    const __m512 silu = _mm512_div_ps(x, _mm512_add_ps(one, Exp16(_mm512_xor_ps(x, sign))));
+    const __m512 silu = Silu16(_mm512_maskz_loadu_ps(mask, gate + i));
     _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(mask, up + i)));
   }
 }
@@ -422,7 +420,7 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& Avx512Kernels() {
-  static constexpr KernelTable kTable{"avx512", QuantizeRow,  QuantizeRest, MatMulPanels, RmsNorm,
+  static constexpr KernelTable kTable{"avx512", QuantizeRow,  QuantizeRest, MatMulPanels, nullptr, RmsNorm,
                                       SiluMul,  Avx512Attend, StoreKv,      RowMax,       ExpRow};
   return kTable;
 }

@@ -34,6 +34,12 @@ HR_KERNEL_INLINE __m512 Exp16(__m512 x) {
   return _mm512_mul_ps(p, _mm512_castsi512_ps(power));
 }
 
+// CanonicalSilu.
+HR_KERNEL_INLINE __m512 Silu16(__m512 x) {
+  const __m512 e = Exp16(_mm512_xor_ps(x, _mm512_set1_ps(-0.0f)));
+  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
+}
+
 // TreeSum16.
 HR_KERNEL_INLINE float Tree(__m512 v) {
   const __m256 h8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

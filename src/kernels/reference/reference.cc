@@ -158,7 +158,7 @@ void Attend(const Attention& op) {
 }  // namespace
 
 const KernelTable& ReferenceKernels() {
-  static constexpr KernelTable kTable{"reference", QuantizeRow, QuantizeRest, ReferenceMatMul, RmsNorm,
+  static constexpr KernelTable kTable{"reference", QuantizeRow, QuantizeRest, ReferenceMatMul, nullptr, RmsNorm,
                                       SiluMul,     Attend,      StoreKv,      RowMax,          ExpRow};
   return kTable;
 }
