@@ -15,9 +15,7 @@ constexpr int kRestBatch = kTileColumns;
 constexpr int64_t kAmxRowsMin = 32;
 
 // Tile registers. 0-2: a full tile of activation rows and its dots with two panels; 3-5: the last, narrower one; 6, 7:
-// 32 columns of two panels. The intrinsics want literals.
-#define HR_TILES_FULL 0, 1, 2
-#define HR_TILES_LAST 3, 4, 5
+// 32 columns of two panels.
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -68,7 +66,8 @@ void Configure(int last_width) {
   _tile_loadconfig(&config);
 }
 
-// dots[panel][row][lane] of one group. Q8_0's weights are 128 too large here.
+// dots[panel][row][lane] of one group; a macro, since the intrinsics want literal registers. Q8_0's weights are 128 too
+// large here.
 #define HR_DOTS(a, c0, c1)                     \
   do {                                         \
     _tile_zero(c0);                            \
@@ -81,17 +80,15 @@ void Configure(int last_width) {
     _tile_stored(c0, dots[0], 4 * kPanelRows); \
     _tile_stored(c1, dots[1], 4 * kPanelRows); \
   } while (false)
-#define HR_DOTS_IN(tiles) HR_DOTS_EXPAND(HR_DOTS, tiles)
-#define HR_DOTS_EXPAND(macro, ...) macro(__VA_ARGS__)
 
 template <bool kFull>
 HR_KERNEL_INLINE void Dots(const WeightBlock& w, int g, const int8_t* quants,
                            int32_t (*dots)[kTileColumns][kPanelRows]) {
   const uint8_t *w0 = w.lines[0] + g * 512, *w1 = w.lines[1] + g * 512;
   if constexpr (kFull) {
-    HR_DOTS_IN(HR_TILES_FULL);
+    HR_DOTS(0, 1, 2);
   } else {
-    HR_DOTS_IN(HR_TILES_LAST);
+    HR_DOTS(3, 4, 5);
   }
 }
 
