@@ -227,4 +227,15 @@ void Avx512Attend(const Attention& op) {
   }
 }
 
+void Avx512StoreKv(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page) {
+  uint16_t halves[kHeadDimMax];
+  for (int d = 0; d < head_dim; d += 16) {
+    const __m256i hv = _mm512_cvtps_ph(_mm512_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(v_page + slot * head_dim + d), hv);
+    const __m256i hk = _mm512_cvtps_ph(_mm512_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(halves + d), hk);
+  }
+  for (int d = 0; d < head_dim; ++d) k_page[d * kPageTokens + slot] = halves[d];
+}
+
 }  // namespace headrace

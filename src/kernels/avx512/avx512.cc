@@ -386,17 +386,6 @@ void SiluMul(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
-void StoreKv(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page) {
-  uint16_t halves[kHeadDimMax];
-  for (int d = 0; d < head_dim; d += 16) {
-    const __m256i hv = _mm512_cvtps_ph(_mm512_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(v_page + slot * head_dim + d), hv);
-    const __m256i hk = _mm512_cvtps_ph(_mm512_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(halves + d), hk);
-  }
-  for (int d = 0; d < head_dim; ++d) k_page[d * kPageTokens + slot] = halves[d];
-}
-
 float RowMax(const float* x, int64_t n) {
   __m512 a = _mm512_set1_ps(x[0]), b = a;
   int64_t i = 0;
@@ -420,8 +409,8 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& Avx512Kernels() {
-  static constexpr KernelTable kTable{"avx512", QuantizeRow,  QuantizeRest, MatMulPanels, nullptr, RmsNorm,
-                                      SiluMul,  Avx512Attend, StoreKv,      RowMax,       ExpRow};
+  static constexpr KernelTable kTable{"avx512", QuantizeRow,  QuantizeRest,  MatMulPanels, nullptr, RmsNorm,
+                                      SiluMul,  Avx512Attend, Avx512StoreKv, RowMax,       ExpRow};
   return kTable;
 }
 

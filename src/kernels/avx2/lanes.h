@@ -1,0 +1,58 @@
+// Eight floats at a time: the canonical arithmetic of canonical.h on AVX2. For the ISA files that are compiled for it;
+// everything is inlined, so that no copy reaches the linker.
+#pragma once
+
+#include <immintrin.h>
+
+#include "kernels/canonical.h"
+
+namespace headrace {
+
+HR_KERNEL_INLINE __m256 LoadHalves(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+HR_KERNEL_INLINE __m256i LoadInts(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+HR_KERNEL_INLINE __m256i Splat4(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return _mm256_set1_epi32(four);
+}
+
+HR_KERNEL_INLINE __m256 Exp8(__m256 x) {
+  x = _mm256_max_ps(x, _mm256_set1_ps(kExpLow));
+  x = _mm256_min_ps(x, _mm256_set1_ps(kExpHigh));
+  const __m256 magic = _mm256_set1_ps(kRoundMagic), one = _mm256_set1_ps(1.0f);
+  const __m256 k = _mm256_sub_ps(_mm256_add_ps(_mm256_mul_ps(x, _mm256_set1_ps(kLog2E)), magic), magic);
+  __m256 f = _mm256_fmadd_ps(k, _mm256_set1_ps(-kLn2High), x);
+  f = _mm256_fmadd_ps(k, _mm256_set1_ps(-kLn2Low), f);
+  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(kExpC6), f, _mm256_set1_ps(kExpC5));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC4));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC3));
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC2));
+  p = _mm256_fmadd_ps(p, f, one);
+  p = _mm256_fmadd_ps(p, f, one);
+  const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(k), _mm256_set1_epi32(127)), 23);
+  return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
+}
+
+// The tree over 16 lanes held as two halves.
+HR_KERNEL_INLINE float Tree(__m256 low, __m256 high) {
+  const __m256 h8 = _mm256_add_ps(low, high);
+  const __m128 h4 = _mm_add_ps(_mm256_castps256_ps128(h8), _mm256_extractf128_ps(h8, 1));
+  const __m128 h2 = _mm_add_ps(h4, _mm_movehl_ps(h4, h4));
+  return _mm_cvtss_f32(_mm_add_ss(h2, _mm_movehdup_ps(h2)));
+}
+
+HR_KERNEL_INLINE float Largest(__m256 v) {
+  __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+// Lanes i < n set.
+HR_KERNEL_INLINE __m256i LaneMask(int64_t n) {
+  const int count = n >= 8 ? 8 : n <= 0 ? 0 : static_cast<int>(n);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+}  // namespace headrace
