@@ -72,7 +72,7 @@ uint64_t PackedWeightBytes(const ModelFile& file) {
 
 void AddMemoryPlan(const ModelFile& file, const ModelConfig& config, uint64_t available, Json& facts) {
   const uint64_t weights = PackedWeightBytes(file);
-  const auto token = static_cast<uint64_t>(config.KvBytesPerToken());
+  const auto token = static_cast<uint64_t>(config.KvBytesPerToken(KvType::kInt16));
   Json plan;
   plan["weights_bytes"] = weights;
   plan["kv_bytes_per_token"] = token;

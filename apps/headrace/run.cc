@@ -42,6 +42,7 @@ RunOptions OptionsFrom(const Settings& s) {
   o.threads = static_cast<int>(s.Integer("threads"));
   o.ctx = s.Integer("ctx");
   o.kv_memory_bytes = s.Bytes("kv-memory");
+  o.kv_int8 = s.Text("kv-type") == "int8";
   o.isa = s.Text("isa");
   o.chat_template_file = s.Text("chat-template");
   return o;

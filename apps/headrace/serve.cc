@@ -82,6 +82,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.threads = static_cast<int>(s.Integer("threads"));
   o.ctx = s.Integer("ctx");
   o.kv_memory_bytes = s.Bytes("kv-memory");
+  o.kv_int8 = s.Text("kv-type") == "int8";
   o.max_batch_tokens = static_cast<int>(s.Integer("max-batch-tokens"));
   o.max_sequences = static_cast<int>(s.Integer("max-sequences"));
   o.max_waiting = static_cast<int>(s.Integer("max-waiting"));

@@ -20,7 +20,8 @@ Result<HugeBuffer> HugeBuffer::Allocate(uint64_t bytes, const char* what) {
                 fmt::format("{} would need {} bytes, more than any machine has", what, bytes));
   }
   buffer.bytes_ = bytes;
-  buffer.mapped_bytes_ = bytes + kTailBytes + kHugePage;
+  const uint64_t used_bytes = (bytes + kTailBytes + kHugePage - 1) / kHugePage * kHugePage;
+  buffer.mapped_bytes_ = used_bytes + kHugePage;
   void* mapping =
       mmap(nullptr, buffer.mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) {
@@ -31,7 +32,7 @@ Result<HugeBuffer> HugeBuffer::Allocate(uint64_t bytes, const char* what) {
   buffer.mapping_ = mapping;
   const auto address = reinterpret_cast<uintptr_t>(mapping);
   buffer.data_ = reinterpret_cast<std::byte*>((address + kHugePage - 1) / kHugePage * kHugePage);
-  madvise(buffer.data_, bytes + kTailBytes, MADV_HUGEPAGE);
+  madvise(buffer.data_, used_bytes, MADV_HUGEPAGE);
   return buffer;
 }
 

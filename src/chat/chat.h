@@ -20,6 +20,7 @@ struct RunOptions {
   int threads = 0;               // 0: usable cores
   int64_t ctx = 0;               // 0: the model's context
   uint64_t kv_memory_bytes = 0;  // 0: chosen from what is free
+  bool kv_int8 = false;          // int8 in the KV cache instead of int16
   std::string isa, chat_template_file;
 };
 

@@ -69,6 +69,9 @@ constexpr std::array kTable = {
                "compute threads; 0: the physical cores this process may use", 0, 256},
     OptionSpec{"kv-memory", "kv-cache-memory-bytes", kBytes, kMachine, kLoads, "SIZE", "0",
                "memory of the KV cache, such as 2GiB; 0: what fits"},
+    OptionSpec{"kv-type", "kv-cache-dtype cache-type-k", kChoice, kMachine, kLoads, "TYPE", "int16",
+               "numbers of the KV cache; int8: half the memory, a little less exact", 0, 0, "int16 int8", false, "",
+               "auto=int16 q8_0=int8"},
     OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor, "NAME", "",
                "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avx512 amx"},
 

@@ -29,8 +29,9 @@ struct KernelTable {
   // out = silu(gate) * up.
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*attend)(const Attention& op);
-  // Stores one token's K and V of one head into its page slot (f16, nearest even).
-  void (*store_kv)(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page);
+  void (*rotate)(const Rotation& op);
+  // Quantises one token's K and V of one head into its page slots.
+  void (*store_kv)(const KvSlot& op);
   // The largest element; n > 0.
   float (*row_max)(const float* x, int64_t n);
   // out = exp((x - max) * inverse_temperature).

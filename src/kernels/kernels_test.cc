@@ -3,6 +3,7 @@
 // arithmetic on the dequantised weights.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -57,7 +58,7 @@ struct ActivationFixture {
   ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x)
       : values(std::move(x)) {
     const size_t n = static_cast<size_t>(rows * columns), groups = n / kGroup;
-    quants.resize(n);
+    quants.resize(n + kTileColumns * kGroup);
     rest_quants.resize(n + kTileColumns * kGroup);
     for (auto* v : {&scale, &scaled_sum, &rest_scale, &rest_scaled_sum}) v->resize(groups);
     for (auto* v : {&sum, &rest_sum, &rest_row}) v->resize(groups);
@@ -274,55 +275,153 @@ TEST(RowKernelsTest, CanonicalExpIsAccurate) {
   }
 }
 
-TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersAndHeadCounts) {
+struct AttentionShape {
+  int heads, head_dim;
+};
+
+// Pages of one KV head with random tokens, written by the reference.
+struct PagesFixture {
+  static constexpr int32_t kBlocks[] = {3, 0, 4, 1, 2, 5};
+  AttentionShape shape;
+  KvType type;
+  int64_t page_bytes;
+  // Pages start as NaN: what lies beyond the last token or before the window must never matter.
+  std::vector<std::byte> k, v;
+  std::vector<std::vector<float>> keys, values;
+
+  PagesFixture(AttentionShape shape_in, KvType type_in, int64_t tokens, Random& random)
+      : shape(shape_in),
+        type(type_in),
+        page_bytes(KvPageBytes(type, shape.head_dim)),
+        k(static_cast<size_t>(6 * page_bytes), std::byte{0xFF}),
+        v(k) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      keys.push_back(RandomFloats(random, static_cast<size_t>(shape.head_dim)));
+      values.push_back(RandomFloats(random, static_cast<size_t>(shape.head_dim)));
+      const int64_t at = kBlocks[t / kPageTokens] * page_bytes;
+      const KvSlot slot{
+          keys.back().data(), values.back().data(), shape.head_dim, static_cast<int>(t % kPageTokens), type,
+          k.data() + at,      v.data() + at};
+      ReferenceKernels().store_kv(slot);
+    }
+  }
+
+  Attention Op(const float* q, int rows, int64_t first, int64_t window) const {
+    Attention op;
+    op.queries = q;
+    op.query_stride = op.out_stride = shape.heads * shape.head_dim;
+    op.rows = rows;
+    op.first_position = first;
+    op.window = window;
+    op.group_heads = shape.heads;
+    op.head_dim = shape.head_dim;
+    op.softmax_scale = 0.125f;
+    op.kv_type = type;
+    op.block_table = kBlocks;
+    op.k_pages = k.data();
+    op.v_pages = v.data();
+    op.block_stride = page_bytes;
+    return op;
+  }
+};
+
+constexpr AttentionShape kAttentionShapes[] = {{3, 64}, {1, 16}, {4, 80}, {7, 128}, {2, 256}};
+
+TEST(AttentionTest, EveryTableTurnsPairsAsTheReferenceDoes) {
+  Random random(10);
+  for (const int pairs : {1, 5, 8, 16, 24, 32, 40, 64, 128}) {
+    for (const bool neighbours : {false, true}) {
+      const auto n = static_cast<size_t>(pairs);
+      const auto x = RandomFloats(random, 2 * n + 3), cosine = RandomFloats(random, n), sine = RandomFloats(random, n);
+      std::vector<float> truth = x;
+      ReferenceKernels().rotate({truth.data(), cosine.data(), sine.data(), pairs, neighbours});
+      for (const KernelTable* table : UsableKernels()) {
+        std::vector<float> turned = x;
+        table->rotate({turned.data(), cosine.data(), sine.data(), pairs, neighbours});
+        ExpectSameBits(turned, truth, std::string(table->name) + " pairs=" + std::to_string(pairs));
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, EveryTableStoresTheReferencesPages) {
+  Random random(8);
+  for (const AttentionShape shape : kAttentionShapes) {
+    for (const KvType type : {KvType::kInt16, KvType::kInt8}) {
+      for (const int slot : {0, 5, 63}) {
+        auto k = RandomFloats(random, static_cast<size_t>(shape.head_dim)),
+             v = RandomFloats(random, static_cast<size_t>(shape.head_dim));
+        if (slot == 63) std::ranges::fill(v, 0.0f);
+        std::vector<std::byte> truth_k(static_cast<size_t>(KvPageBytes(type, shape.head_dim))), truth_v = truth_k;
+        ReferenceKernels().store_kv({k.data(), v.data(), shape.head_dim, slot, type, truth_k.data(), truth_v.data()});
+        for (const KernelTable* table : UsableKernels()) {
+          std::vector<std::byte> page_k(truth_k.size()), page_v(truth_k.size());
+          table->store_kv({k.data(), v.data(), shape.head_dim, slot, type, page_k.data(), page_v.data()});
+          ASSERT_EQ(page_k, truth_k) << table->name;
+          ASSERT_EQ(page_v, truth_v) << table->name;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersHeadCountsAndWindows) {
   Random random(5);
-  struct Shape {
-    int heads, head_dim;
-  };
-  for (const Shape shape : {Shape{3, 64}, Shape{1, 16}, Shape{4, 80}, Shape{7, 128}, Shape{2, 256}}) {
-    const int64_t stride = kPageTokens * shape.head_dim;
-    const int32_t table_of_blocks[] = {3, 0, 4, 1};
-    for (const int64_t first : {0, 1, 60, 62, 63, 64, 126, 127, 130, 190}) {
-      for (const int rows : {1, 3, 8}) {
-        // Pages start as NaN: what lies beyond the last token must never matter.
-        std::vector<uint16_t> k(static_cast<size_t>(5 * stride), 0x7E00), v = k;
-        for (int64_t t = 0; t < first + rows; ++t) {
-          const auto kt = RandomFloats(random, static_cast<size_t>(shape.head_dim)),
-                     vt = RandomFloats(random, static_cast<size_t>(shape.head_dim));
-          const int64_t at = table_of_blocks[t / kPageTokens] * stride;
-          ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, static_cast<int>(t % kPageTokens),
-                                      k.data() + at, v.data() + at);
-          for (const KernelTable* table : UsableKernels()) {
-            std::vector<uint16_t> page_k(static_cast<size_t>(stride)), page_v(static_cast<size_t>(stride)),
-                truth_k = page_k, truth_v = page_v;
-            table->store_kv(kt.data(), vt.data(), shape.head_dim, 5, page_k.data(), page_v.data());
-            ReferenceKernels().store_kv(kt.data(), vt.data(), shape.head_dim, 5, truth_k.data(), truth_v.data());
-            ASSERT_EQ(page_k, truth_k);
-            ASSERT_EQ(page_v, truth_v);
+  for (const AttentionShape shape : kAttentionShapes) {
+    for (const KvType type : {KvType::kInt16, KvType::kInt8}) {
+      for (const int64_t first : {0, 1, 60, 62, 63, 64, 126, 127, 130, 190, 300}) {
+        const PagesFixture pages(shape, type, first + 16, random);
+        for (const int rows : {1, 3, 8, 16}) {
+          for (const int64_t window : {0, 1, 7, 64, 130}) {
+            const size_t floats = static_cast<size_t>(rows * shape.heads * shape.head_dim);
+            const auto q = RandomFloats(random, floats, 6.0f);
+            std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(shape.heads, shape.head_dim)));
+            Attention op = pages.Op(q.data(), rows, first, window);
+            op.scratch = scratch.data();
+            std::vector<float> truth(floats);
+            op.out = truth.data();
+            ReferenceKernels().attend(op);
+            for (float x : truth) ASSERT_TRUE(std::isfinite(x));
+            for (const KernelTable* table : UsableKernels()) {
+              std::vector<float> out(floats);
+              op.out = out.data();
+              table->attend(op);
+              ExpectSameBits(out, truth,
+                             std::string(table->name) + " first=" + std::to_string(first) +
+                                 " rows=" + std::to_string(rows) + " window=" + std::to_string(window));
+            }
           }
         }
-        const size_t floats = static_cast<size_t>(rows * shape.heads * shape.head_dim);
-        const auto q = RandomFloats(random, floats, 6.0f);
-        std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(shape.heads, shape.head_dim)));
-        Attention op{q.data(),    shape.heads * shape.head_dim,
-                     nullptr,     shape.heads * shape.head_dim,
-                     rows,        first,
-                     shape.heads, shape.head_dim,
-                     0.125f,      table_of_blocks,
-                     k.data(),    v.data(),
-                     stride,      scratch.data()};
-        std::vector<float> truth(floats);
-        op.out = truth.data();
-        ReferenceKernels().attend(op);
-        for (float x : truth) ASSERT_TRUE(std::isfinite(x));
-        for (const KernelTable* table : UsableKernels()) {
-          std::vector<float> out(floats);
-          op.out = out.data();
-          table->attend(op);
-          ExpectSameBits(
-              out, truth,
-              std::string(table->name) + " first=" + std::to_string(first) + " rows=" + std::to_string(rows));
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, TheReferenceAgreesWithExactArithmetic) {
+  Random random(9);
+  for (const AttentionShape shape : kAttentionShapes) {
+    for (const auto& [type, tolerance] : {std::pair{KvType::kInt16, 4e-4}, std::pair{KvType::kInt8, 2e-2}}) {
+      const int64_t position = 200, window = 150;
+      const PagesFixture pages(shape, type, position + 1, random);
+      const auto q = RandomFloats(random, static_cast<size_t>(shape.heads * shape.head_dim), 6.0f);
+      std::vector<float> out(q.size());
+      Attention op = pages.Op(q.data(), 1, position, window);
+      op.out = out.data();
+      ReferenceKernels().attend(op);
+      for (int h = 0; h < shape.heads; ++h) {
+        std::vector<double> exact(static_cast<size_t>(shape.head_dim));
+        double sum = 0;
+        for (size_t t = position + 1 - window; t <= position; ++t) {
+          double score = 0;
+          for (size_t d = 0; d < exact.size(); ++d)
+            score += static_cast<double>(q[static_cast<size_t>(h) * exact.size() + d]) * 0.125 *
+                     static_cast<double>(pages.keys[t][d]);
+          sum += std::exp(score);
+          for (size_t d = 0; d < exact.size(); ++d)
+            exact[d] += std::exp(score) * static_cast<double>(pages.values[t][d]);
         }
+        for (size_t d = 0; d < exact.size(); ++d)
+          ASSERT_NEAR(static_cast<double>(out[static_cast<size_t>(h) * exact.size() + d]), exact[d] / sum, tolerance);
       }
     }
   }

@@ -59,14 +59,16 @@ struct PackedMatrix {
   HR_KERNEL_INLINE int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
 
+constexpr int kGroupsMax = 1 << 12;  // groups of one row of activations
+
 // M activation rows x K columns as int8 in groups of 32: value = scale * q, q = nearest-even(x / scale),
 // scale = max|x| / 127. Tiles of 12 rows (the last may be narrower) are stored [tile][group][row in tile][32], their
 // scalars [tile][group][row].
 //
 // Wide groups. A few groups hold a row's outliers and would carry most of its rounding error. A group whose
-// max|x|^2 is more than wide_ratio times the mean of that over the row's groups gets a second int8 plane for what the
-// first leaves over (scale / 254), so that its values have 16 bits. The choice depends on the row alone; the ratio is
-// the model's, by what the activations are.
+// max|x|^2 is more than wide_ratio times the mean of that over the row's groups (summed by 16 lanes, lane = group % 16)
+// gets a second int8 plane for what the first leaves over (scale / 254), so that its values have 16 bits. The choice
+// depends on the row alone; the ratio is the model's, by what the activations are.
 //
 // The second planes of all rows lie together, by chunk of kWideChunkRows rows, by group, rows ascending. An entry is
 // one (row, group). The entries of chunk c begin at entry c * kWideChunkRows * groups, those of its group g are
@@ -77,7 +79,7 @@ struct Activations {
   const float* values = nullptr;  // [rows][value_stride], columns used
   int64_t value_stride = 0;
   float wide_ratio = 1;
-  int8_t* quants = nullptr;        // [rows * columns]
+  int8_t* quants = nullptr;        // [rows * columns] and kTileColumns groups more, which may be read
   float* scale = nullptr;          // [rows * groups]
   float* scaled_sum = nullptr;     // scale * sum of quants
   int32_t* sum = nullptr;          // sum of quants

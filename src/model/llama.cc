@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kClaimNs = 4000;
 constexpr int64_t PairNs(int64_t rows, int64_t groups) { return groups * (30 + 4 * rows); }
 
+static_assert(kWidthMax / kGroup <= kGroupsMax);
+
 // Rows that every worker quantises for itself.
 constexpr int64_t kOwnRowsMax = kTileColumns;
 // Rows of one claim where rows are cheap and share no cache line.
@@ -170,23 +172,15 @@ void LlamaModel::MultiplyGateUp(const Step& step, const Layer& layer, const Acti
   });
 }
 
-// Plain products and differences, no fused operation: the compiler may vectorise them, the bits stay.
 void LlamaModel::Rotate(float* x, int64_t position) const {
   const int pairs = config_.rope.dims / 2;
-  const float* cosine = rope_cos_.data() + position * pairs;
-  const float* sine = rope_sin_.data() + position * pairs;
-  const bool interleaved = config_.rope.pairing == RopeConfig::Pairing::kInterleaved;
-  const int step = interleaved ? 2 : 1, other = interleaved ? 1 : pairs;
-  for (int i = 0; i < pairs; ++i) {
-    const float a = x[i * step], b = x[i * step + other];
-    x[i * step] = a * cosine[i] - b * sine[i];
-    x[i * step + other] = a * sine[i] + b * cosine[i];
-  }
+  kernels_.rotate({x, rope_cos_.data() + position * pairs, rope_sin_.data() + position * pairs, pairs,
+                   config_.rope.pairing == RopeConfig::Pairing::kInterleaved});
 }
 
 // One KV head of a run: its queries and keys are rotated, its keys and values stored.
 void LlamaModel::RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head) {
-  const int64_t page = int64_t{kPageTokens} * config_.head_dim, element = head * config_.head_dim;
+  const int64_t page = KvPageBytes(step.kv.type, config_.head_dim), element = head * config_.head_dim;
   const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
   for (int64_t row = run.first; row < run.first + run.count; ++row) {
     const int64_t position = span.first_position + (row - span.first_row);
@@ -196,22 +190,33 @@ void LlamaModel::RotateAndStore(const Step& step, int layer, const RowRun& run, 
     Rotate(k, position);
     const int64_t block = step.batch.blocks[static_cast<size_t>(span.first_block + position / kPageTokens)];
     const int64_t at = ((layer * step.kv.blocks + block) * config_.kv_heads + head) * page;
-    kernels_.store_kv(k, scratch_.v.Row(row) + element, config_.head_dim, static_cast<int>(position % kPageTokens),
-                      step.kv.k + at, step.kv.v + at);
+    kernels_.store_kv({k, scratch_.v.Row(row) + element, config_.head_dim, static_cast<int>(position % kPageTokens),
+                       step.kv.type, step.kv.k + at, step.kv.v + at});
   }
 }
 
 void LlamaModel::Attend(const Step& step, int layer, const RowRun& run, int64_t head) {
-  const int64_t page = int64_t{kPageTokens} * config_.head_dim;
+  const int64_t page = KvPageBytes(step.kv.type, config_.head_dim);
   const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
   const int64_t first = head * config_.group_heads() * config_.head_dim;
   const int64_t at = (layer * step.kv.blocks * config_.kv_heads + head) * page;
-  float* scratch = scratch_.attention + step.worker * AttentionScratchFloats(config_.group_heads(), config_.head_dim);
-  kernels_.attend({scratch_.q.Row(run.first) + first, scratch_.q.stride, scratch_.attended.Row(run.first) + first,
-                   scratch_.attended.stride, run.count, span.first_position + (run.first - span.first_row),
-                   config_.group_heads(), config_.head_dim, 1.0f / std::sqrt(static_cast<float>(config_.head_dim)),
-                   step.batch.blocks.data() + span.first_block, step.kv.k + at, step.kv.v + at, config_.kv_heads * page,
-                   scratch});
+  Attention op;
+  op.queries = scratch_.q.Row(run.first) + first;
+  op.query_stride = scratch_.q.stride;
+  op.out = scratch_.attended.Row(run.first) + first;
+  op.out_stride = scratch_.attended.stride;
+  op.rows = run.count;
+  op.first_position = span.first_position + (run.first - span.first_row);
+  op.group_heads = config_.group_heads();
+  op.head_dim = config_.head_dim;
+  op.softmax_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  op.kv_type = step.kv.type;
+  op.block_table = step.batch.blocks.data() + span.first_block;
+  op.k_pages = step.kv.k + at;
+  op.v_pages = step.kv.v + at;
+  op.block_stride = config_.kv_heads * page;
+  op.scratch = scratch_.attention + step.worker * AttentionScratchFloats(op.group_heads, op.head_dim);
+  kernels_.attend(op);
 }
 
 void LlamaModel::RotateStoreAttend(const Step& step, int layer) {

@@ -33,10 +33,11 @@ struct ForwardBatch {
   std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
 };
 
-// f16 K and V pages of all layers: [layer][block][kv_head][page]. Owned by the executor.
+// K and V pages of all layers: [layer][block][kv_head][page]. Owned by the executor.
 struct KvPages {
-  uint16_t* k = nullptr;
-  uint16_t* v = nullptr;
+  KvType type = KvType::kInt16;
+  std::byte* k = nullptr;
+  std::byte* v = nullptr;
   int64_t blocks = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/attention.h"
 #include "weights/model_file.h"
 
 namespace headrace {
@@ -44,8 +45,10 @@ struct ModelConfig {
   int q_width() const { return heads * head_dim; }
   int kv_width() const { return kv_heads * head_dim; }
   int group_heads() const { return heads / kv_heads; }
-  // Bytes of K and V in f16 that one token takes in all layers.
-  int64_t KvBytesPerToken() const { return int64_t{2} * 2 * layers * kv_width(); }
+  // Bytes of K and V that one token takes in all layers.
+  int64_t KvBytesPerToken(KvType type) const {
+    return 2 * int64_t{layers} * kv_heads * KvPageBytes(type, head_dim) / kPageTokens;
+  }
 };
 
 constexpr int kLayersMax = 1024;

@@ -33,7 +33,7 @@ class Carver {
 
 void TakeActivations(Carver& carver, Activations& a, int64_t rows, int64_t columns) {
   const int64_t groups = columns / kGroup;
-  carver.Take(a.quants, rows * columns);
+  carver.Take(a.quants, rows * columns + int64_t{kTileColumns} * kGroup);
   carver.Take(a.rest_quants, rows * columns + int64_t{kTileColumns} * kGroup);
   for (float** p : {&a.scale, &a.scaled_sum, &a.rest_scale, &a.rest_scaled_sum}) carver.Take(*p, rows * groups);
   for (int32_t** p : {&a.sum, &a.rest_sum, &a.rest_row}) carver.Take(*p, rows * groups);

@@ -98,8 +98,9 @@ std::string ModelChatTemplate(const ModelFile& file) {
   return it != json->end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-uint64_t DefaultKvBytes(const ModelConfig& config, int64_t context, int sequences_max, uint64_t available_bytes) {
-  const auto per_token = static_cast<uint64_t>(config.KvBytesPerToken());
+uint64_t DefaultKvBytes(const ModelConfig& config, KvType type, int64_t context, int sequences_max,
+                        uint64_t available_bytes) {
+  const auto per_token = static_cast<uint64_t>(config.KvBytesPerToken(type));
   const uint64_t whole = per_token * static_cast<uint64_t>(context) * static_cast<uint64_t>(sequences_max);
   // At least one context, even where that is more than a quarter: a smaller pool would refuse what the model can do.
   return std::max(std::min(whole, available_bytes / 4),
@@ -153,8 +154,10 @@ Status ModelService::LoadModel(const ServeOptions& options) {
     cpu.context = config.context;
   }
   const uint64_t available = AvailableMemoryBytes();
-  cpu.kv_bytes = options.kv_memory_bytes > 0 ? options.kv_memory_bytes
-                                             : DefaultKvBytes(config, cpu.context, options.max_sequences, available);
+  cpu.kv_type = options.kv_int8 ? KvType::kInt8 : KvType::kInt16;
+  cpu.kv_bytes = options.kv_memory_bytes > 0
+                     ? options.kv_memory_bytes
+                     : DefaultKvBytes(config, cpu.kv_type, cpu.context, options.max_sequences, available);
   if (file->total_bytes() + cpu.kv_bytes > available) {
     return Fail(ErrorCode::kOverloaded,
                 fmt::format("{} needs about {} MiB for weights and {} MiB for the KV cache, but only {} MiB are free. "

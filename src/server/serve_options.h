@@ -22,6 +22,7 @@ struct ServeOptions {
   int threads = 0;               // 0: usable cores
   int64_t ctx = 0;               // 0: the model's context
   uint64_t kv_memory_bytes = 0;  // 0: chosen from what is free
+  bool kv_int8 = false;          // int8 in the KV cache instead of int16
   int max_batch_tokens = 256;
   int max_sequences = 32;
   int max_waiting = 1024;

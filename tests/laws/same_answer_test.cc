@@ -73,6 +73,7 @@ struct Setting {
   int32_t rows_max = 512;
   int64_t kv_tokens = 1 << 14;
   uint64_t disorder = 0;  // 0: one request after another; else the seed of arrivals and cancels
+  KvType kv_type = KvType::kInt16;
 };
 
 class Runner {
@@ -81,10 +82,11 @@ class Runner {
     const ModelConfig config = *ReadModelConfig(file);
     CpuExecutorOptions options{.threads = setting.threads,
                                .isa = setting.isa,
+                               .kv_type = setting.kv_type,
                                .rows_max = setting.rows_max,
                                .logit_rows_max = 16,
                                .sequences_max = 12};
-    options.kv_bytes = static_cast<uint64_t>(config.KvBytesPerToken() * setting.kv_tokens);
+    options.kv_bytes = static_cast<uint64_t>(config.KvBytesPerToken(setting.kv_type) * setting.kv_tokens);
     auto executor = CpuExecutor::Load(file, config, options);
     EXPECT_TRUE(executor) << executor.error().message;
     executor_ = std::move(*executor);

@@ -42,17 +42,19 @@ bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc < 2) return Die("usage: headrace_logits MODEL [--threads N] [--isa NAME]");
+  if (argc < 2) return Die("usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8]");
   CpuExecutorOptions options{.threads = 2, .rows_max = kChunk, .logit_rows_max = kChunk, .sequences_max = 1};
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--threads") == 0) options.threads = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--isa") == 0) options.isa = argv[i + 1];
+    if (std::strcmp(argv[i], "--kv-type") == 0)
+      options.kv_type = std::strcmp(argv[i + 1], "int8") == 0 ? KvType::kInt8 : KvType::kInt16;
   }
   const auto file = ModelFile::Open(argv[1]);
   if (!file) return Die(file.error().message);
   const auto config = ReadModelConfig(**file);
   if (!config) return Die(config.error().message);
-  options.kv_bytes = static_cast<uint64_t>(config->KvBytesPerToken() * config->context);
+  options.kv_bytes = static_cast<uint64_t>(config->KvBytesPerToken(options.kv_type) * config->context);
   const auto executor = CpuExecutor::Load(**file, *config, options);
   if (!executor) return Die(executor.error().message);
   for (int32_t count = 0; ReadExactly(&count, sizeof count);) {

@@ -13,7 +13,7 @@ namespace {
 static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 
 // Raised whenever the bits of Forward change.
-constexpr int kNumericsVersion = 2;
+constexpr int kNumericsVersion = 3;
 
 }  // namespace
 
@@ -26,15 +26,16 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   HR_ASSIGN_OR_RETURN(e->model_, LlamaModel::Load(file, config, *kernels, *e->pool_,
                                                   {context, options.rows_max, options.logit_rows_max}));
 
-  const int64_t block_bytes = config.KvBytesPerToken() * kBlockTokens;
+  const int64_t block_bytes = config.KvBytesPerToken(options.kv_type) * kBlockTokens;
   const auto blocks = static_cast<int64_t>(options.kv_bytes) / block_bytes;
   constexpr int64_t kBlocksMax = 1 << 24;
   e->kv_.blocks = std::clamp<int64_t>(blocks, 1, kBlocksMax);
   const auto half = static_cast<uint64_t>(e->kv_.blocks * block_bytes / 2);
   HR_ASSIGN_OR_RETURN(e->k_pages_, HugeBuffer::Allocate(half, "the KV cache"));
   HR_ASSIGN_OR_RETURN(e->v_pages_, HugeBuffer::Allocate(half, "the KV cache"));
-  e->kv_.k = reinterpret_cast<uint16_t*>(e->k_pages_.data());
-  e->kv_.v = reinterpret_cast<uint16_t*>(e->v_pages_.data());
+  e->kv_.type = options.kv_type;
+  e->kv_.k = e->k_pages_.data();
+  e->kv_.v = e->v_pages_.data();
 
   const uint64_t logit_bytes =
       static_cast<uint64_t>(options.logit_rows_max) * static_cast<uint64_t>(config.vocab_size) * sizeof(float);
@@ -49,7 +50,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   ExecutorDescription& d = e->description_;
   d.model = config.name;
   d.kernels = kernels->name;
-  d.fingerprint = fmt::format("hr{}-{}-f16", kNumericsVersion, weights_hash.substr(0, 16));
+  d.fingerprint = fmt::format("hr{}-{}-{}", kNumericsVersion, weights_hash.substr(0, 16),
+                              options.kv_type == KvType::kInt16 ? "int16" : "int8");
   d.vocab_size = config.vocab_size;
   d.context = context;
   d.kv_blocks = static_cast<int32_t>(e->kv_.blocks);

@@ -19,6 +19,7 @@ struct CpuExecutorOptions {
   std::string isa;        // "" for the best
   int64_t context = 0;    // 0: the model's
   uint64_t kv_bytes = 0;  // of the pool; at least one block is made
+  KvType kv_type = KvType::kInt16;
   int32_t rows_max = 256;
   int32_t logit_rows_max = 64;
   int32_t sequences_max = 32;

@@ -14,8 +14,8 @@ constexpr int kRestBatch = kTileColumns;
 // Below it the dot products of avx512/ are faster: a tile costs its configuration and a trip through memory.
 constexpr int64_t kAmxRowsMin = 32;
 
-// Tile registers. 0-2: a full tile of activation rows and its dots with two panels; 3-5: the last, narrower one; 6, 7:
-// 32 columns of two panels.
+// Tile registers. 0: a tile of activation rows; 1, 2 and 3, 4: dots with two panels, in turn; 6, 7: 32 columns of the
+// panels. A narrower tile of activations is computed as a full one: rows beyond it are read and not used.
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -49,48 +49,36 @@ struct Rows {
   const int32_t* sum;
 };
 
-void Configure(int last_width) {
+void Configure() {
   TileConfig config;
   const auto set = [&](int tile, int rows, int row_bytes) {
     config.rows[tile] = static_cast<uint8_t>(rows);
     config.row_bytes[tile] = static_cast<uint16_t>(row_bytes);
   };
-  for (int base : {0, 3}) {
-    const int rows = base == 0 ? kTileColumns : last_width;
-    set(base, rows, kGroup);
-    set(base + 1, rows, 64);
-    set(base + 2, rows, 64);
-  }
-  set(6, kGroup / 4, 64);
-  set(7, kGroup / 4, 64);
+  set(0, kTileColumns, kGroup);
+  for (int dots = 1; dots < 5; ++dots) set(dots, kTileColumns, 64);
+  for (int weights = 6; weights < 8; ++weights) set(weights, kGroup / 4, 64);
   _tile_loadconfig(&config);
 }
 
-// dots[panel][row][lane] of one group; a macro, since the intrinsics want literal registers. Q8_0's weights are 128 too
-// large here.
-#define HR_DOTS(a, c0, c1)                     \
-  do {                                         \
-    _tile_zero(c0);                            \
-    _tile_zero(c1);                            \
-    _tile_loadd(a, quants, kGroup);            \
-    _tile_loadd(6, w0, 64);                    \
-    _tile_loadd(7, w1, 64);                    \
-    _tile_dpbsud(c0, a, 6);                    \
-    _tile_dpbsud(c1, a, 7);                    \
-    _tile_stored(c0, dots[0], 4 * kPanelRows); \
-    _tile_stored(c1, dots[1], 4 * kPanelRows); \
+// Starts the dots of 12 rows and group g of two panels; keeps those that were started before in memory. Macros, since
+// the intrinsics want literal registers. A product takes long: whatever is kept should have been started one step
+// earlier, with the float part of the step before between them. Q8_0's weights are 128 too large here.
+#define HR_START(c0, c1, w, g, quants)            \
+  do {                                            \
+    _tile_zero(c0);                               \
+    _tile_zero(c1);                               \
+    _tile_loadd(0, quants, kGroup);               \
+    _tile_loadd(6, (w).lines[0] + (g) * 512, 64); \
+    _tile_loadd(7, (w).lines[1] + (g) * 512, 64); \
+    _tile_dpbsud(c0, 0, 6);                       \
+    _tile_dpbsud(c1, 0, 7);                       \
   } while (false)
-
-template <bool kFull>
-HR_KERNEL_INLINE void Dots(const WeightBlock& w, int g, const int8_t* quants,
-                           int32_t (*dots)[kTileColumns][kPanelRows]) {
-  const uint8_t *w0 = w.lines[0] + g * 512, *w1 = w.lines[1] + g * 512;
-  if constexpr (kFull) {
-    HR_DOTS(0, 1, 2);
-  } else {
-    HR_DOTS(3, 4, 5);
-  }
-}
+#define HR_KEEP(c0, c1, dots)                    \
+  do {                                           \
+    _tile_stored(c0, (dots)[0], 4 * kPanelRows); \
+    _tile_stored(c1, (dots)[1], 4 * kPanelRows); \
+  } while (false)
 
 // acc + a * b in place. The intrinsic leaves the compiler a choice of which operand to overwrite, and with 24 sums in
 // registers it chooses to move and spill them.
@@ -167,12 +155,21 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
       HR_UNROLL for (int n = 0; n < N; ++n) AddGroup<kQ4_1>(s.dots[g % 2][p][n], scale, min, x, g * N + n, acc[p][n]);
     }
   };
-  Dots<N == kTileColumns>(w, 0, x.quants, s.dots[0]);
-  for (int g = 0; g < w.count - 1; ++g) {
-    Dots<N == kTileColumns>(w, g + 1, x.quants + (g + 1) * N * kGroup, s.dots[(g + 1) % 2]);
+  HR_START(1, 2, w, 0, x.quants);
+  int g = 0;  // groups before it are added; it is started
+  for (; g + 2 <= w.count; g += 2) {
+    HR_START(3, 4, w, g + 1, x.quants + (g + 1) * N * kGroup);
+    HR_KEEP(1, 2, s.dots[0]);
+    if (g > 0) add(g - 1);
+    if (g + 2 < w.count) HR_START(1, 2, w, g + 2, x.quants + (g + 2) * N * kGroup);
+    HR_KEEP(3, 4, s.dots[1]);
     add(g);
   }
-  add(w.count - 1);
+  if (g > 0) add(g - 1);
+  if (g < w.count) {
+    HR_KEEP(1, 2, s.dots[0]);
+    add(g);
+  }
   if (to.last_block) return Store<N>(to, acc);
   HR_UNROLL for (int n = 0; n < N; ++n) {
     HR_UNROLL for (int p = 0; p < kPanels; ++p) _mm512_store_ps(to.sums[n][p], acc[p][n]);
@@ -196,23 +193,45 @@ void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chu
   const int32_t* starts = a.rest_first + chunk * (a.groups() + 1) + w.first;
   const int64_t first_row = chunk * kWideChunkRows;
   const Rows x{a.rest_quants, a.rest_scale, a.rest_scaled_sum, a.rest_sum};
+  struct Batch {
+    int g;
+    int64_t begin, end;
+  };
+  const auto add = [&](const Batch& batch, const int32_t(*dots)[kTileColumns][kPanelRows]) {
+    const __m512 scale0 = _mm512_load_ps(s.scale[batch.g][0]), scale1 = _mm512_load_ps(s.scale[batch.g][1]);
+    const __m512 min0 = _mm512_load_ps(s.min[batch.g][0]), min1 = _mm512_load_ps(s.min[batch.g][1]);
+    for (int64_t i = batch.begin; i < batch.end; ++i) {
+      float(*sums)[kPanelRows] = s.rest[a.rest_row[i] - first_row];
+      __m512 acc0 = _mm512_load_ps(sums[0]), acc1 = _mm512_load_ps(sums[1]);
+      AddGroup<kQ4_1>(dots[0][i - batch.begin], scale0, min0, x, i, acc0);
+      AddGroup<kQ4_1>(dots[1][i - batch.begin], scale1, min1, x, i, acc1);
+      _mm512_store_ps(sums[0], acc0);
+      _mm512_store_ps(sums[1], acc1);
+    }
+  };
+  Batch started{};  // in tiles 1, 2 or 3, 4 by turns
+  bool odd = false;
+  const auto finish = [&] {
+    if (odd) {
+      HR_KEEP(1, 2, s.dots[0]);
+    } else {
+      HR_KEEP(3, 4, s.dots[1]);
+    }
+    if (started.begin < started.end) add(started, s.dots[odd ? 0 : 1]);
+  };
   for (int g = 0; g < w.count; ++g) {
-    const __m512 scale0 = _mm512_load_ps(s.scale[g][0]), scale1 = _mm512_load_ps(s.scale[g][1]);
-    const __m512 min0 = _mm512_load_ps(s.min[g][0]), min1 = _mm512_load_ps(s.min[g][1]);
     for (int64_t e = starts[g]; e < starts[g + 1]; e += kRestBatch) {
-      const int64_t end = starts[g + 1] - e < kRestBatch ? starts[g + 1] : e + kRestBatch;
-      auto& dots = s.dots[e % 2];
-      Dots<true>(w, g, x.quants + e * kGroup, dots);
-      for (int64_t i = e; i < end; ++i) {
-        float(*sums)[kPanelRows] = s.rest[a.rest_row[i] - first_row];
-        __m512 acc0 = _mm512_load_ps(sums[0]), acc1 = _mm512_load_ps(sums[1]);
-        AddGroup<kQ4_1>(dots[0][i - e], scale0, min0, x, i, acc0);
-        AddGroup<kQ4_1>(dots[1][i - e], scale1, min1, x, i, acc1);
-        _mm512_store_ps(sums[0], acc0);
-        _mm512_store_ps(sums[1], acc1);
+      if (odd) {
+        HR_START(3, 4, w, g, x.quants + e * kGroup);
+      } else {
+        HR_START(1, 2, w, g, x.quants + e * kGroup);
       }
+      finish();
+      started = {g, e, starts[g + 1] - e < kRestBatch ? starts[g + 1] : e + kRestBatch};
+      odd = !odd;
     }
   }
+  finish();
 }
 
 // Readies groups [first, first + count) of panels p0 and p1.
@@ -307,7 +326,7 @@ Target TargetOf(const MatMul& op, int64_t panel) {
 void MatMulPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
   if (!Takes(op)) return Avx512Kernels().matmul(op, panel_begin, panel_end);
   Scratch scratch;
-  Configure(op.activations.TileWidth(op.activations.tiles() - 1));
+  Configure();
   for (int64_t p = panel_begin; p < panel_end; p += kPanels) {
     const bool two = p + 1 < panel_end;
     const std::byte* first = op.weights.data + p * op.weights.panel_bytes;
@@ -323,7 +342,7 @@ bool GateUpPanels(const GateUp& op, int64_t panel_begin, int64_t panel_end) {
   const MatMul& gate = op.gate;
   if (!Takes(gate) || gate.accumulate || op.up.dtype != gate.weights.dtype) return false;
   Scratch scratch;
-  Configure(gate.activations.TileWidth(gate.activations.tiles() - 1));
+  Configure();
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const std::byte* data[kPanels] = {gate.weights.data + p * gate.weights.panel_bytes,
                                       op.up.data + p * op.up.panel_bytes};

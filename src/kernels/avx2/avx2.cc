@@ -57,13 +57,13 @@ void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entr
 
 void QuantizeRow(const Activations& a, int64_t row) {
   const float* x = a.values + row * a.value_stride;
-  float squares = 0;
+  float squares[16] = {};
   for (int64_t g = 0; g < a.groups(); ++g) {
     const float largest = LargestMagnitude(x + g * kGroup);
     a.scale[a.GroupIndex(row, g)] = largest;
-    squares = squares + largest * largest;
+    squares[g % 16] = squares[g % 16] + largest * largest;
   }
-  const float threshold = a.wide_ratio * squares / static_cast<float>(a.groups());
+  const float threshold = a.wide_ratio * TreeSum16(squares) / static_cast<float>(a.groups());
   for (int64_t g = 0; g < a.groups(); ++g, x += kGroup) {
     const int64_t at = a.GroupIndex(row, g);
     const float largest = a.scale[at];
@@ -310,7 +310,7 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 
 const KernelTable& Avx2Kernels() {
   static constexpr KernelTable kTable{"avx2",  QuantizeRow, QuantizeRest, MatMulPanels, nullptr, RmsNorm,
-                                      SiluMul, Avx2Attend,  Avx2StoreKv,  RowMax,       ExpRow};
+                                      SiluMul, Avx2Attend,  Avx2Rotate,   Avx2StoreKv,  RowMax,  ExpRow};
   return kTable;
 }
 

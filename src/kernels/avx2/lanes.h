@@ -18,22 +18,23 @@ HR_KERNEL_INLINE __m256i Splat4(const int8_t* p) {
   return _mm256_set1_epi32(four);
 }
 
-HR_KERNEL_INLINE __m256 Exp8(__m256 x) {
+// CanonicalExp of what is at most 88.
+HR_KERNEL_INLINE __m256 ExpBelow88(__m256 x) {
   x = _mm256_max_ps(x, _mm256_set1_ps(kExpLow));
-  x = _mm256_min_ps(x, _mm256_set1_ps(kExpHigh));
   const __m256 magic = _mm256_set1_ps(kRoundMagic), one = _mm256_set1_ps(1.0f);
   const __m256 k = _mm256_sub_ps(_mm256_add_ps(_mm256_mul_ps(x, _mm256_set1_ps(kLog2E)), magic), magic);
   __m256 f = _mm256_fmadd_ps(k, _mm256_set1_ps(-kLn2High), x);
   f = _mm256_fmadd_ps(k, _mm256_set1_ps(-kLn2Low), f);
-  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(kExpC6), f, _mm256_set1_ps(kExpC5));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC4));
+  __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(kExpC5), f, _mm256_set1_ps(kExpC4));
   p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC3));
   p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC2));
-  p = _mm256_fmadd_ps(p, f, one);
+  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kExpC1));
   p = _mm256_fmadd_ps(p, f, one);
   const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvttps_epi32(k), _mm256_set1_epi32(127)), 23);
   return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
 }
+
+HR_KERNEL_INLINE __m256 Exp8(__m256 x) { return ExpBelow88(_mm256_min_ps(x, _mm256_set1_ps(kExpHigh))); }
 
 // The tree over 16 lanes held as two halves.
 HR_KERNEL_INLINE float Tree(__m256 low, __m256 high) {

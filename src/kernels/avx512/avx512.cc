@@ -1,6 +1,7 @@
 // AVX-512 (F, BW, DQ, VL, VNNI) kernels, equal to the reference to the bit. Intrinsics and plain structs only.
 #include <immintrin.h>
 
+#include "kernels/avx512/activations.h"
 #include "kernels/avx512/attention.h"
 #include "kernels/avx512/lanes.h"
 #include "kernels/canonical.h"
@@ -18,61 +19,6 @@ HR_KERNEL_INLINE __m512i Splat4(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);
   return _mm512_set1_epi32(four);
-}
-
-// ---- activations ---------------------------------------------------------------------------------------------------
-
-// What the first plane leaves over, x - scale * q, in steps of scale / 254.
-void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entry) {
-  const float* x = a.values + row * a.value_stride + group * kGroup;
-  const int64_t at = a.GroupIndex(row, group);
-  const __m512 values[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
-  const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(values[0]), _mm512_abs_ps(values[1])));
-  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-  const __m512 step = _mm512_set1_ps(inverse * 254.0f), scale = _mm512_set1_ps(a.scale[at]),
-               most = _mm512_set1_ps(127.0f);
-  __m512i rest[2];
-  HR_UNROLL for (int i = 0; i < 2; ++i) {
-    const __m512i q =
-        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a.quants + at * kGroup + 16 * i)));
-    const __m512 left = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q), scale, values[i]);
-    const __m512 steps = _mm512_roundscale_ps(_mm512_mul_ps(left, step), 0);
-    rest[i] = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(steps, most), _mm512_sub_ps(_mm512_setzero_ps(), most)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(a.rest_quants + entry * kGroup + 16 * i),
-                     _mm512_cvtepi32_epi8(rest[i]));
-  }
-  const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(rest[0], rest[1]));
-  a.rest_scale[entry] = a.scale[at] / 254.0f;
-  a.rest_sum[entry] = sum;
-  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
-}
-
-void QuantizeRow(const Activations& a, int64_t row) {
-  const float* x = a.values + row * a.value_stride;
-  float squares = 0;
-  for (int64_t g = 0; g < a.groups(); ++g) {
-    const __m512 u = _mm512_loadu_ps(x + g * kGroup), v = _mm512_loadu_ps(x + g * kGroup + 16);
-    const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(u), _mm512_abs_ps(v)));
-    a.scale[a.GroupIndex(row, g)] = largest;
-    squares = squares + largest * largest;
-  }
-  const float threshold = a.wide_ratio * squares / static_cast<float>(a.groups());
-  for (int64_t g = 0; g < a.groups(); ++g, x += kGroup) {
-    const int64_t at = a.GroupIndex(row, g);
-    const float largest = a.scale[at];
-    const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-    const __m512 values[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
-    __m512i q[2];
-    HR_UNROLL for (int i = 0; i < 2; ++i) {
-      q[i] = _mm512_cvtps_epi32(_mm512_mul_ps(values[i], _mm512_set1_ps(inverse)));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(a.quants + at * kGroup + 16 * i), _mm512_cvtepi32_epi8(q[i]));
-    }
-    const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(q[0], q[1]));
-    a.scale[at] = largest / 127.0f;
-    a.sum[at] = sum;
-    a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum);
-    a.wide[row * a.groups() + g] = largest * largest > threshold;
-  }
 }
 
 // ---- matrix product ------------------------------------------------------------------------------------------------
@@ -409,8 +355,8 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& Avx512Kernels() {
-  static constexpr KernelTable kTable{"avx512", QuantizeRow,  QuantizeRest,  MatMulPanels, nullptr, RmsNorm,
-                                      SiluMul,  Avx512Attend, Avx512StoreKv, RowMax,       ExpRow};
+  static constexpr KernelTable kTable{"avx512", Avx512QuantizeRow, Avx512QuantizeRest, MatMulPanels,  nullptr, RmsNorm,
+                                      SiluMul,  Avx512Attend,      Avx512Rotate,       Avx512StoreKv, RowMax,  ExpRow};
   return kTable;
 }
 

@@ -17,22 +17,21 @@ HR_KERNEL_INLINE __mmask16 Mask(int64_t n) {
   return n >= 16 ? 0xFFFF : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
 }
 
-HR_KERNEL_INLINE __m512 Exp16(__m512 x) {
+// CanonicalExp of what is at most 88.
+HR_KERNEL_INLINE __m512 ExpBelow88(__m512 x) {
   x = _mm512_max_ps(x, _mm512_set1_ps(kExpLow));
-  x = _mm512_min_ps(x, _mm512_set1_ps(kExpHigh));
   const __m512 magic = _mm512_set1_ps(kRoundMagic), one = _mm512_set1_ps(1.0f);
   const __m512 k = _mm512_sub_ps(_mm512_add_ps(_mm512_mul_ps(x, _mm512_set1_ps(kLog2E)), magic), magic);
   __m512 f = _mm512_fmadd_ps(k, _mm512_set1_ps(-kLn2High), x);
   f = _mm512_fmadd_ps(k, _mm512_set1_ps(-kLn2Low), f);
-  __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(kExpC6), f, _mm512_set1_ps(kExpC5));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC4));
+  __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(kExpC5), f, _mm512_set1_ps(kExpC4));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC3));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC2));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(kExpC1));
   p = _mm512_fmadd_ps(p, f, one);
-  p = _mm512_fmadd_ps(p, f, one);
-  const __m512i power = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvttps_epi32(k), _mm512_set1_epi32(127)), 23);
-  return _mm512_mul_ps(p, _mm512_castsi512_ps(power));
+  return _mm512_scalef_ps(p, k);
 }
+HR_KERNEL_INLINE __m512 Exp16(__m512 x) { return ExpBelow88(_mm512_min_ps(x, _mm512_set1_ps(kExpHigh))); }
 
 // CanonicalSilu.
 HR_KERNEL_INLINE __m512 Silu16(__m512 x) {

@@ -1,84 +1,154 @@
 // Scalar truth of attention.
 #include "kernels/reference/attention.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "kernels/canonical.h"
-#include "tensor/half.h"
 
 namespace headrace {
 namespace {
 
-// Scores and probabilities of one head over one page; returns the page's (m, l).
-void PageSoftmax(const Attention& op, const float* q, const uint16_t* k_page, int valid, float* p, float* m, float* l) {
-  float largest = 0;
-  for (int t = 0; t < kPageTokens; ++t) {
-    if (t >= valid) {
-      p[t] = 0;
-      continue;
-    }
-    float score = 0;
-    for (int d = 0; d < op.head_dim; ++d) {
-      score = FusedMulAdd(q[d] * op.softmax_scale, HalfToFloat(k_page[d * kPageTokens + t]), score);
-    }
-    p[t] = score;
-    largest = t == 0 || score > largest ? score : largest;
+// A vector as integers; see attention.h.
+struct Quantised {
+  int16_t quants[kHeadDimMax];
+  float scale;
+
+  void Make(const float* x, int n, float most) {
+    float largest = 0;
+    for (int i = 0; i < n; ++i) largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
+    scale = largest / most;
+    const float inverse = largest >= kSmallestScaled ? most / largest : 0.0f;
+    for (int i = 0; i < n; ++i) quants[i] = static_cast<int16_t>(RoundToEven(x[i] * inverse));
   }
-  float lanes[16] = {};
-  for (int t = 0; t < kPageTokens; ++t) {
-    p[t] = t < valid ? CanonicalExp(p[t] - largest) : 0.0f;
-    lanes[t % 16] = lanes[t % 16] + p[t];
+};
+
+// One page of K or V: what lies at an element pair's first or second place of a lane.
+struct StoredPage {
+  KvType type;
+  const std::byte* data;
+  int lanes;  // 64 tokens for K, head_dim for V
+  int head_dim;
+
+  int Quant(int place, int lane) const {
+    const int at = (place / 2 * lanes + lane) * 2 + place % 2;
+    if (type == KvType::kInt8) return static_cast<int8_t>(data[at]);
+    int16_t quant;
+    std::memcpy(&quant, data + 2 * at, sizeof quant);
+    return quant;
   }
-  *m = largest;
-  *l = TreeSum16(lanes);
+  float Scale(int token) const {
+    float scale;
+    const int64_t at = int64_t{KvElementBytes(type)} * kPageTokens * head_dim + int64_t{token} * int64_t{sizeof scale};
+    std::memcpy(&scale, data + at, sizeof scale);
+    return scale;
+  }
+};
+
+void StoreVector(const float* x, float most, const KvSlot& op, bool is_key, std::byte* page) {
+  Quantised q;
+  q.Make(x, op.head_dim, KvMost(op.type, most));
+  for (int d = 0; d < op.head_dim; ++d) {
+    const int at =
+        is_key ? (d / 2 * kPageTokens + op.slot) * 2 + d % 2 : (op.slot / 2 * op.head_dim + d) * 2 + op.slot % 2;
+    if (op.type == KvType::kInt8) {
+      page[at] = static_cast<std::byte>(q.quants[d]);
+    } else {
+      std::memcpy(page + 2 * at, &q.quants[d], sizeof(int16_t));
+    }
+  }
+  const int64_t scales = int64_t{KvElementBytes(op.type)} * kPageTokens * op.head_dim;
+  std::memcpy(page + scales + int64_t{op.slot} * int64_t{sizeof(float)}, &q.scale, sizeof q.scale);
 }
 
-// Adds a page's (m, l, o) to the running state of one head: state[0] = m, state[1] = l, state + 16 = o.
-void MergePage(int head_dim, bool first, float m, float l, const float* o, float* state) {
-  if (first) {
+float Score(const Quantised& q, const StoredPage& k, int t) {
+  float score = 0;
+  for (int d = 0; d < k.head_dim; d += kScoreElements) {
+    int32_t sum = 0;
+    for (int i = d; i < k.head_dim && i < d + kScoreElements; ++i) sum += q.quants[i] * k.Quant(i, t);
+    score = FusedMulAdd(static_cast<float>(sum), q.scale * k.Scale(t), score);
+  }
+  return score;
+}
+
+// One query head over one page, merged into its state: state[0] = m, state[1] = l, state + 16 = o.
+void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, int begin, int end, bool first,
+                float* state) {
+  float score[kPageTokens], weight[kPageTokens] = {}, lanes[16] = {}, m = 0;
+  for (int t = begin; t < end; ++t) {
+    score[t] = Score(q, k, t);
+    m = t == begin || score[t] > m ? score[t] : m;
+  }
+  for (int t = 0; t < kPageTokens; ++t) {
+    const bool seen = t >= begin && t < end;
+    const float p = seen ? CanonicalExp(score[t] - m) : 0.0f;
+    lanes[t % 16] = lanes[t % 16] + p;
+    if (seen) weight[t] = p * v.Scale(t);
+  }
+  const float l = TreeSum16(lanes);
+  Quantised w;
+  w.Make(weight, kPageTokens, kWeightMost);
+  float a = 0, b = 0;
+  if (!first) {
+    const float top = m > state[0] ? m : state[0];
+    a = CanonicalExp(state[0] - top);
+    b = CanonicalExp(m - top);
+    state[0] = top;
+    state[1] = FusedMulAdd(state[1], a, l * b);
+  } else {
     state[0] = m;
     state[1] = l;
-    std::memcpy(state + 16, o, sizeof(float) * static_cast<size_t>(head_dim));
-    return;
   }
-  const float top = m > state[0] ? m : state[0];
-  const float a = CanonicalExp(state[0] - top), b = CanonicalExp(m - top);
-  state[0] = top;
-  state[1] = FusedMulAdd(state[1], a, l * b);
-  for (int d = 0; d < head_dim; ++d) state[16 + d] = FusedMulAdd(state[16 + d], a, o[d] * b);
+  for (int d = 0; d < v.head_dim; ++d) {
+    int32_t dot = 0;
+    for (int t = begin; t < end; ++t) dot += w.quants[t] * v.Quant(t, d);
+    float& o = state[16 + d];
+    o = first ? static_cast<float>(dot) * w.scale : FusedMulAdd(o, a, static_cast<float>(dot) * (w.scale * b));
+  }
+}
+
+void AttendQuery(const Attention& op, const float* q, int64_t position, float* out) {
+  float scaled[kHeadDimMax], state[16 + kHeadDimMax];
+  for (int d = 0; d < op.head_dim; ++d) scaled[d] = q[d] * op.softmax_scale;
+  Quantised query;
+  query.Make(scaled, op.head_dim, kQueryMost);
+  const int64_t start = op.window > 0 && position + 1 > op.window ? position + 1 - op.window : 0;
+  for (int64_t page = start / kPageTokens; page * kPageTokens <= position; ++page) {
+    const int64_t first_token = page * kPageTokens, at = op.block_table[page] * op.block_stride;
+    const int64_t left = position + 1 - first_token;
+    AttendPage(query, {op.kv_type, op.k_pages + at, kPageTokens, op.head_dim},
+               {op.kv_type, op.v_pages + at, op.head_dim, op.head_dim},
+               static_cast<int>(start > first_token ? start - first_token : 0),
+               static_cast<int>(left < kPageTokens ? left : kPageTokens), start >= first_token, state);
+  }
+  for (int d = 0; d < op.head_dim; ++d) out[d] = state[16 + d] / state[1];
 }
 
 }  // namespace
 
 void ReferenceAttend(const Attention& op) {
-  float p[kPageTokens], o[kHeadDimMax], m, l;
   for (int r = 0; r < op.rows; ++r) {
-    const int64_t tokens = op.first_position + r + 1;
     for (int h = 0; h < op.group_heads; ++h) {
-      float* state = op.scratch;
-      for (int64_t page = 0; page * kPageTokens < tokens; ++page) {
-        const int64_t left = tokens - page * kPageTokens;
-        const int valid = static_cast<int>(left < kPageTokens ? left : kPageTokens);
-        const int64_t at = op.block_table[page] * op.block_stride;
-        PageSoftmax(op, op.queries + r * op.query_stride + h * op.head_dim, op.k_pages + at, valid, p, &m, &l);
-        for (int d = 0; d < op.head_dim; ++d) o[d] = 0;
-        for (int t = 0; t < valid; ++t) {
-          const uint16_t* v = op.v_pages + at + t * op.head_dim;
-          for (int d = 0; d < op.head_dim; ++d) o[d] = FusedMulAdd(p[t], HalfToFloat(v[d]), o[d]);
-        }
-        MergePage(op.head_dim, page == 0, m, l, o, state);
-      }
-      float* out = op.out + r * op.out_stride + h * op.head_dim;
-      for (int d = 0; d < op.head_dim; ++d) out[d] = state[16 + d] / state[1];
+      const int64_t head = int64_t{h} * op.head_dim;
+      AttendQuery(op, op.queries + r * op.query_stride + head, op.first_position + r,
+                  op.out + r * op.out_stride + head);
     }
   }
 }
 
-void ReferenceStoreKv(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page) {
-  for (int d = 0; d < head_dim; ++d) {
-    k_page[d * kPageTokens + slot] = FloatToHalf(k[d]);
-    v_page[slot * head_dim + d] = FloatToHalf(v[d]);
+void ReferenceRotate(const Rotation& op) {
+  const int step = op.neighbours ? 2 : 1, other = op.neighbours ? 1 : op.pairs;
+  for (int i = 0; i < op.pairs; ++i) {
+    float &x = op.x[i * step], &y = op.x[i * step + other];
+    const float a = x, b = y;
+    x = a * op.cosine[i] - b * op.sine[i];
+    y = a * op.sine[i] + b * op.cosine[i];
   }
+}
+
+void ReferenceStoreKv(const KvSlot& op) {
+  StoreVector(op.k, kKeyMost, op, true, op.k_page);
+  StoreVector(op.v, kValueMost, op, false, op.v_page);
 }
 
 }  // namespace headrace

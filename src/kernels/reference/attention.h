@@ -6,6 +6,7 @@ namespace headrace {
 
 // The definition of kernels/attention.h in scalar code.
 void ReferenceAttend(const Attention& op);
-void ReferenceStoreKv(const float* k, const float* v, int head_dim, int slot, uint16_t* k_page, uint16_t* v_page);
+void ReferenceStoreKv(const KvSlot& op);
+void ReferenceRotate(const Rotation& op);
 
 }  // namespace headrace

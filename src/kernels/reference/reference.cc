@@ -39,13 +39,13 @@ void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entr
 
 void QuantizeRow(const Activations& a, int64_t row) {
   const float* x = a.values + row * a.value_stride;
-  float squares = 0;
+  float squares[16] = {};
   for (int64_t g = 0; g < a.groups(); ++g) {
     const float largest = LargestMagnitude(x + g * kGroup);
     a.scale[a.GroupIndex(row, g)] = largest;  // for the second pass
-    squares = squares + largest * largest;
+    squares[g % 16] = squares[g % 16] + largest * largest;
   }
-  const float threshold = a.wide_ratio * squares / static_cast<float>(a.groups());
+  const float threshold = a.wide_ratio * TreeSum16(squares) / static_cast<float>(a.groups());
   for (int64_t g = 0; g < a.groups(); ++g, x += kGroup) {
     const int64_t at = a.GroupIndex(row, g);
     const float largest = a.scale[at];
@@ -87,8 +87,8 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& ReferenceKernels() {
-  static constexpr KernelTable kTable{"reference", QuantizeRow,     QuantizeRest,     ReferenceMatMul, nullptr, RmsNorm,
-                                      SiluMul,     ReferenceAttend, ReferenceStoreKv, RowMax,          ExpRow};
+  static constexpr KernelTable kTable{"reference", QuantizeRow,     QuantizeRest,    ReferenceMatMul,  nullptr, RmsNorm,
+                                      SiluMul,     ReferenceAttend, ReferenceRotate, ReferenceStoreKv, RowMax,  ExpRow};
   return kTable;
 }
 

@@ -1,0 +1,126 @@
+// Activations to int8 on AVX-512: sixteen groups at a time, so that their maxima, scales and sums are vectors too.
+#include "kernels/avx512/activations.h"
+
+#include <immintrin.h>
+
+#include "kernels/avx512/lanes.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kGroups = 16;  // of one pass
+
+struct LargerOf {
+  HR_KERNEL_INLINE __m512 operator()(__m512 a, __m512 b) const { return _mm512_max_ps(a, b); }
+};
+// Lanes hold integers.
+struct SumOf {
+  HR_KERNEL_INLINE __m512 operator()(__m512 a, __m512 b) const {
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+};
+
+// Lane i of the result: the 16 lanes of x[i] joined by `op`, in any order. Each step joins halves of two vectors.
+template <typename Op>
+HR_KERNEL_INLINE __m512 JoinLanes(const __m512* x, Op op) {
+  __m512 lanes[4];  // a 128-bit lane a vector: x[4i] .. x[4i + 3]
+  HR_UNROLL for (int i = 0; i < 4; ++i) {
+    __m512 half[2];
+    HR_UNROLL for (int j = 0; j < 2; ++j) {
+      const __m512 a = x[4 * i + 2 * j], b = x[4 * i + 2 * j + 1];
+      half[j] = op(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    }
+    lanes[i] = op(_mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xDD));
+  }
+  const __m512 m0 = op(_mm512_unpacklo_ps(lanes[0], lanes[1]), _mm512_unpackhi_ps(lanes[0], lanes[1]));
+  const __m512 m1 = op(_mm512_unpacklo_ps(lanes[2], lanes[3]), _mm512_unpackhi_ps(lanes[2], lanes[3]));
+  const __m512 joined = op(_mm512_shuffle_ps(m0, m1, 0x44), _mm512_shuffle_ps(m0, m1, 0xEE));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return _mm512_permutexvar_ps(order, joined);
+}
+
+// Groups [first, first + n) of a row; their largest magnitudes go to `largest`.
+HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t first, int n, float* largest) {
+  const float* x = a.values + row * a.value_stride + first * kGroup;
+  __m512 joined[kGroups];
+  HR_UNROLL for (int i = 0; i < kGroups; ++i) {
+    joined[i] = _mm512_setzero_ps();
+    if (i < n)
+      joined[i] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i * kGroup)),
+                                _mm512_abs_ps(_mm512_loadu_ps(x + i * kGroup + 16)));
+  }
+  const __m512 top = JoinLanes(joined, LargerOf{}), most = _mm512_set1_ps(127.0f);
+  _mm512_storeu_ps(largest, top);
+  float inverse[kGroups], scale[kGroups], scaled_sum[kGroups];
+  const __mmask16 positive = _mm512_cmp_ps_mask(top, _mm512_setzero_ps(), _CMP_GT_OQ);
+  _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(positive, most, top));
+  const __m512 scales = _mm512_div_ps(top, most);
+  _mm512_storeu_ps(scale, scales);
+  HR_UNROLL for (int i = 0; i < kGroups; ++i) {
+    joined[i] = _mm512_setzero_ps();
+    if (i >= n) continue;
+    const __m512 by = _mm512_set1_ps(inverse[i]);
+    const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i * kGroup), by));
+    const __m512i q1 = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i * kGroup + 16), by));
+    auto* out = reinterpret_cast<__m128i*>(a.quants + a.GroupIndex(row, first + i) * kGroup);
+    _mm_storeu_si128(out, _mm512_cvtepi32_epi8(q0));
+    _mm_storeu_si128(out + 1, _mm512_cvtepi32_epi8(q1));
+    joined[i] = _mm512_castsi512_ps(_mm512_add_epi32(q0, q1));
+  }
+  int32_t sum[kGroups];
+  const __m512i sums = _mm512_castps_si512(JoinLanes(joined, SumOf{}));
+  _mm512_storeu_si512(sum, sums);
+  _mm512_storeu_ps(scaled_sum, _mm512_mul_ps(scales, _mm512_cvtepi32_ps(sums)));
+  for (int i = 0; i < n; ++i) {
+    const int64_t at = a.GroupIndex(row, first + i);
+    a.scale[at] = scale[i];
+    a.sum[at] = sum[i];
+    a.scaled_sum[at] = scaled_sum[i];
+  }
+}
+
+}  // namespace
+
+void Avx512QuantizeRow(const Activations& a, int64_t row) {
+  float largest[kGroupsMax + kGroups];
+  __m512 squares = _mm512_setzero_ps();
+  const int64_t groups = a.groups();
+  for (int64_t g = 0; g < groups; g += kGroups) {
+    QuantizeGroups(a, row, g, groups - g < kGroups ? static_cast<int>(groups - g) : kGroups, largest + g);
+    const __m512 top = _mm512_loadu_ps(largest + g);
+    squares = _mm512_add_ps(squares, _mm512_mul_ps(top, top));
+  }
+  const __m512 threshold = _mm512_set1_ps(a.wide_ratio * Tree(squares) / static_cast<float>(groups));
+  for (int64_t g = 0; g < groups; g += kGroups) {
+    const __m512 top = _mm512_loadu_ps(largest + g);
+    const __mmask16 wide = _mm512_cmp_ps_mask(_mm512_mul_ps(top, top), threshold, _CMP_GT_OQ);
+    _mm_mask_storeu_epi8(a.wide + row * groups + g, Mask(groups - g), _mm_maskz_set1_epi8(wide, 1));
+  }
+}
+
+// What the first plane leaves over, x - scale * q, in steps of scale / 254.
+void Avx512QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entry) {
+  const float* x = a.values + row * a.value_stride + group * kGroup;
+  const int64_t at = a.GroupIndex(row, group);
+  const __m512 values[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
+  const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(values[0]), _mm512_abs_ps(values[1])));
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  const __m512 step = _mm512_set1_ps(inverse * 254.0f), scale = _mm512_set1_ps(a.scale[at]),
+               most = _mm512_set1_ps(127.0f);
+  __m512i rest[2];
+  HR_UNROLL for (int i = 0; i < 2; ++i) {
+    const __m512i q =
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a.quants + at * kGroup + 16 * i)));
+    const __m512 left = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(q), scale, values[i]);
+    const __m512 steps = _mm512_roundscale_ps(_mm512_mul_ps(left, step), 0);
+    rest[i] = _mm512_cvtps_epi32(_mm512_max_ps(_mm512_min_ps(steps, most), _mm512_sub_ps(_mm512_setzero_ps(), most)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(a.rest_quants + entry * kGroup + 16 * i),
+                     _mm512_cvtepi32_epi8(rest[i]));
+  }
+  const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(rest[0], rest[1]));
+  a.rest_scale[entry] = a.scale[at] / 254.0f;
+  a.rest_sum[entry] = sum;
+  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
+}
+
+}  // namespace headrace
