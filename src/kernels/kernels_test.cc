@@ -10,6 +10,7 @@
 
 #include "base/random.h"
 #include "kernels/canonical.h"
+#include "kernels/formats.h"
 #include "kernels/kernel_table.h"
 #include "tensor/dequantize.h"
 #include "tensor/half.h"
@@ -18,8 +19,9 @@
 namespace headrace {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
-                            DType::kQ5_1, DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kF8E4M3, DType::kF8E5M2, DType::kQ4_0,
+                            DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,   DType::kQ2_K,   DType::kQ3_K,
+                            DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kMXFP4};
 
 std::vector<float> RandomFloats(Random& random, size_t n, float scale = 2.0f) {
   std::vector<float> out(n);
@@ -55,7 +57,7 @@ struct ActivationFixture {
   std::vector<uint8_t> wide, row_is_wide;
   Activations view;
 
-  ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x)
+  ActivationFixture(const KernelTable& table, int64_t rows, int64_t columns, std::vector<float> x, size_t shift = 0)
       : values(std::move(x)) {
     const size_t n = static_cast<size_t>(rows * columns), groups = n / kGroup;
     quants.resize(n + kTileColumns * kGroup);
@@ -67,7 +69,7 @@ struct ActivationFixture {
     row_is_wide.resize(static_cast<size_t>(rows));
     view = Activations{rows,
                        columns,
-                       values.data(),
+                       values.data() + shift,
                        columns,
                        1.0f,
                        quants.data(),
@@ -176,13 +178,47 @@ TEST(MatMulTest, GateAndUpTogetherEqualTheReferencesProductsAndSilu) {
   }
 }
 
+// Blocks of groups that a kernel decodes at once, the last one narrower; chunks of rows with wide groups, the last one
+// narrower; activations and results at any address.
+TEST(MatMulTest, BlocksChunksAndMisalignmentsEqualTheReference) {
+  Random random(8);
+  for (DType dtype : kTypes) {
+    const int64_t columns = Info(dtype).block_elements == 256 ? 1280 : 1312, rows = 39, m = 107;
+    const PackedFixture w(dtype, rows, columns, random);
+    for (size_t shift = 0; shift < 3; ++shift) {
+      auto x = RandomFloats(random, static_cast<size_t>(m * columns) + shift);
+      for (size_t i = 0; i < x.size(); i += 1 + 310 * (shift + 1)) x[i] *= 40;
+      const ActivationFixture truth_x(ReferenceKernels(), m, columns, x, shift);
+      std::vector<float> expected(static_cast<size_t>(m * rows) + shift);
+      ReferenceKernels().matmul({w.matrix, truth_x.view, expected.data() + shift, rows, false}, 0, w.matrix.panels());
+      for (const KernelTable* table : UsableKernels()) {
+        const ActivationFixture ours(*table, m, columns, x, shift);
+        std::vector<float> out(expected.size());
+        table->matmul({w.matrix, ours.view, out.data() + shift, rows, false}, 0, 1);
+        table->matmul({w.matrix, ours.view, out.data() + shift, rows, false}, 1, w.matrix.panels());
+        ExpectSameBits(out, expected, std::string(table->name) + " " + std::string(Info(dtype).name));
+      }
+    }
+  }
+}
+
+// What a panel takes beyond the file's bytes is bounded: decoding is bound by memory.
+TEST(PackTest, PanelsAreHardlyLargerThanTheFile) {
+  for (DType dtype : kTypes) {
+    const int64_t rows = 64, columns = 4096;
+    const auto file = static_cast<double>(*RowBytes(dtype, columns) * rows);
+    EXPECT_LE(static_cast<double>(PackedBytes(dtype, rows, columns)), 1.037 * file) << Info(dtype).name;
+  }
+}
+
 TEST(MatMulTest, AResultNeverDependsOnTheNumberOfRows) {
   Random random(2);
-  const int64_t columns = 576, rows = 64;
-  for (DType dtype : {DType::kQ4_1, DType::kQ8_0, DType::kF32}) {
+  const int64_t rows = 64;
+  for (DType dtype : kTypes) {
+    const int64_t columns = Info(dtype).block_elements == 256 ? 768 : 576;
     const PackedFixture w(dtype, rows, columns, random);
     constexpr int64_t kRows = 131;  // more than one chunk of wide groups
-    auto x = RandomFloats(random, kRows * 576);
+    auto x = RandomFloats(random, static_cast<size_t>(kRows * columns));
     for (size_t i = 0; i < x.size(); i += 301) x[i] *= 50;
     for (const KernelTable* table : UsableKernels()) {
       const ActivationFixture all(*table, kRows, columns, x);
@@ -221,7 +257,7 @@ TEST(MatMulTest, TheReferenceAgreesWithExactArithmetic) {
     const ActivationFixture x(ReferenceKernels(), m, columns, RandomFloats(random, m * columns));
     std::vector<float> out(m * rows), row(columns), again(columns);
     ReferenceKernels().matmul({w.matrix, x.view, out.data(), rows, false}, 0, w.matrix.panels());
-    const bool is_float = dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+    const bool is_float = !IsQuantised(dtype);
     for (int64_t r = 0; r < rows; ++r) {
       DequantizeRow(dtype, w.file.data() + r * w.row_bytes, columns, row.data());
       UnpackRow(w.matrix, r, again.data());

@@ -2,7 +2,7 @@
 //
 // R16K4: a panel is 16 output rows x all columns; a 64-byte line holds 16 rows x 4 consecutive columns, so that one
 // line feeds one 512-bit (or two 256-bit) u8 x s8 dot product with one lane per output row. Rows are padded to 16 with
-// zeros. Types without such a layout keep their rows as the file has them, 16 rows to a panel.
+// zeros. What lies in a panel of each type is in formats.h.
 //
 // ISA files include this header: plain structs only, no std types.
 #pragma once
@@ -25,41 +25,24 @@ constexpr int kGroup = 32;          // columns that share one activation scale
 constexpr int kWideChunkRows = 96;  // rows whose second-plane sums a kernel keeps in its first-level cache
 constexpr int kTileColumns = 12;    // activation rows ("columns" of the product) that one tile of the product holds
 
-// 32 columns of 16 rows of Q4_1: line g has columns 4g..4g+3 in the low nibbles and 16+4g..16+4g+3 in the high ones.
-struct PanelBlockQ4_1 {
-  uint16_t scale[kPanelRows];  // f16
-  uint16_t min[kPanelRows];    // f16
-  uint8_t quants[4][64];       // [line][row * 4 + column % 4]
-};
-static_assert(sizeof(PanelBlockQ4_1) == 320);
-
-// 16 rows of Q8_0: the f16 scales of all groups, then the quants, so that each line of quants is one cache line. Quants
-// are stored +128 (unsigned for the dot product; the kernel takes 128 * sum back).
-struct PanelQ8_0 {
-  const uint16_t (*scale)[kPanelRows];  // [group][row]
-  const uint8_t (*quants)[8][64];       // [group][line][row * 4 + column % 4]
-};
-HR_KERNEL_INLINE constexpr int64_t PanelQ8_0ScaleBytes(int64_t groups) {
-  return (groups * 2 * kPanelRows + 63) / 64 * 64;
-}
-HR_KERNEL_INLINE PanelQ8_0 PanelQ8_0At(const std::byte* panel, int64_t groups) {
-  return {reinterpret_cast<const uint16_t(*)[kPanelRows]>(panel),
-          reinterpret_cast<const uint8_t(*)[8][64]>(panel + PanelQ8_0ScaleBytes(groups))};
-}
-
 // A weight matrix [rows, columns] as the kernels read it. Borrowed; 64-byte aligned.
 struct PackedMatrix {
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t panel_bytes = 0;
-  int64_t row_bytes = 0;  // of the types that keep their rows; 0 for Q4_1, Q8_0, F32 panels
   const std::byte* data = nullptr;
 
   HR_KERNEL_INLINE int64_t panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
 
 constexpr int kGroupsMax = 1 << 12;  // groups of one row of activations
+
+// Sums of the two halves of a group's 32 quants (2,032 at most each) in the 16-bit halves of an integer: so that one
+// 16-bit dot product of pairs takes back the offset of a group's weights, or applies a number to each half.
+HR_KERNEL_INLINE constexpr int32_t PackHalfSums(int32_t first, int32_t second) {
+  return static_cast<int32_t>((static_cast<uint32_t>(first) & 0xFFFFu) | static_cast<uint32_t>(second) << 16);
+}
 
 // M activation rows x K columns as int8 in groups of 32: value = scale * q, q = nearest-even(x / scale),
 // scale = max|x| / 127. Tiles of 12 rows (the last may be narrower) are stored [tile][group][row in tile][32], their
@@ -82,7 +65,7 @@ struct Activations {
   int8_t* quants = nullptr;        // [rows * columns] and kTileColumns groups more, which may be read
   float* scale = nullptr;          // [rows * groups]
   float* scaled_sum = nullptr;     // scale * sum of quants
-  int32_t* sum = nullptr;          // sum of quants
+  int32_t* sum = nullptr;          // PackHalfSums of the quants
   uint8_t* wide = nullptr;         // [rows][groups] 1 for a wide group
   uint8_t* row_is_wide = nullptr;  // [rows] 1 when the row has a wide group
   int8_t* rest_quants = nullptr;   // [rows * groups][32] and kTileColumns entries more, which may be read

@@ -1,10 +1,10 @@
-// Packing of file rows into panels. Runs at load time on all threads; the layouts are in layout.h.
+// Packing of file rows into panels. Runs at load time on all threads; the layouts are in formats.h.
 #include <cstring>
 
 #include "base/check.h"
 #include "kernels/kernel_table.h"
+#include "kernels/panel_reader.h"
 #include "tensor/dequantize.h"
-#include "tensor/half.h"
 
 namespace headrace {
 namespace {
@@ -15,75 +15,196 @@ int64_t FileRowBytes(DType dtype, int64_t columns) {
 }
 
 int64_t PanelBytes(DType dtype, int64_t columns) {
-  switch (dtype) {
-    case DType::kQ4_1:
-      return columns / kGroup * static_cast<int64_t>(sizeof(PanelBlockQ4_1));
-    case DType::kQ8_0:
-      return PanelQ8_0ScaleBytes(columns / kGroup) + columns * kPanelRows;
-    case DType::kF32:
-      return columns * kPanelRows * 4;
-    default:
-      return FileRowBytes(dtype, columns) * kPanelRows;
-  }
+  if (IsQuantised(dtype)) return FormatOf(dtype).PanelBytes(columns / kGroup);
+  return columns * kPanelRows * FloatBytes(dtype);
 }
 
-uint16_t LoadU16(const std::byte* p) {
+uint16_t LoadU16(const uint8_t* p) {
   uint16_t value;
   std::memcpy(&value, p, sizeof value);
   return value;
 }
 
-// GGUF Q4_1: f16 scale, f16 min, 16 bytes; byte i has column i in its low and column i + 16 in its high nibble.
-void PackRowQ4_1(int64_t columns, const std::byte* row, int lane, PanelBlockQ4_1* blocks) {
-  for (int64_t b = 0; b < columns / kGroup; ++b, row += 20) {
-    PanelBlockQ4_1& block = blocks[b];
-    block.scale[lane] = LoadU16(row);
-    block.min[lane] = LoadU16(row + 2);
-    for (int i = 0; i < 16; ++i) block.quants[i / 4][lane * 4 + i % 4] = static_cast<uint8_t>(row[4 + i]);
+// ---- codes of one block of a file's row: GGUF's blocks, drawn in tensor/dequantize.cc
+
+void Nibbles(const uint8_t* bytes, uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = bytes[i] & 15;
+    codes[i + 16] = bytes[i] >> 4;
   }
 }
-
-// The same panel while it is written.
-struct Q8_0Writer {
-  uint16_t (*scale)[kPanelRows];
-  uint8_t (*quants)[8][64];
-  Q8_0Writer(std::byte* panel, int64_t groups)
-      : scale(reinterpret_cast<uint16_t (*)[kPanelRows]>(panel)),
-        quants(reinterpret_cast<uint8_t (*)[8][64]>(panel + PanelQ8_0ScaleBytes(groups))) {}
-};
-
-// GGUF Q8_0: f16 scale, 32 signed bytes.
-void PackRowQ8_0(int64_t columns, const std::byte* row, int lane, std::byte* panel) {
-  const Q8_0Writer out(panel, columns / kGroup);
-  for (int64_t b = 0; b < columns / kGroup; ++b, row += 34) {
-    out.scale[b][lane] = LoadU16(row);
-    for (int i = 0; i < kGroup; ++i) {
-      out.quants[b][i / 4][lane * 4 + i % 4] = static_cast<uint8_t>(row[2 + i]) ^ 0x80;
+void FifthBits(const uint8_t* bits, uint8_t* codes) {
+  for (int i = 0; i < kGroup; ++i) codes[i] = static_cast<uint8_t>(codes[i] | (bits[i / 8] >> i % 8 & 1) << 4);
+}
+// 256 codes of 4 bits: 64 columns to 32 bytes.
+void NibblesK(const uint8_t* bytes, uint8_t* codes) {
+  for (int run = 0; run < 8; ++run) {
+    for (int i = 0; i < 32; ++i) {
+      codes[run * 32 + i] = static_cast<uint8_t>(bytes[run / 2 * 32 + i] >> (run % 2 * 4) & 15);
+    }
+  }
+}
+// 256 codes of 2 bits: 128 columns to 32 bytes.
+void PairsK(const uint8_t* bytes, uint8_t* codes) {
+  for (int run = 0; run < 8; ++run) {
+    for (int i = 0; i < 32; ++i) {
+      codes[run * 32 + i] = static_cast<uint8_t>(bytes[run / 4 * 32 + i] >> (run % 4 * 2) & 3);
+    }
+  }
+}
+// One bit more for each of 256 codes: bit `group` of byte i % 32.
+void BitsK(const uint8_t* bytes, int shift, uint8_t* codes) {
+  for (int run = 0; run < 8; ++run) {
+    for (int i = 0; i < 32; ++i) {
+      uint8_t& code = codes[run * 32 + i];
+      code = static_cast<uint8_t>(code | (bytes[i] >> run & 1) << shift);
+    }
+  }
+}
+void CodesQ6K(const uint8_t* block, uint8_t* codes) {
+  PairsK(block + 128, codes);
+  for (int run = 0; run < 8; ++run) {
+    const uint8_t* low = block + run / 4 * 64 + run % 2 * 32;
+    for (int i = 0; i < 32; ++i) {
+      uint8_t& code = codes[run * 32 + i];
+      code = static_cast<uint8_t>(code << 4 | (low[i] >> (run / 2 % 2 * 4) & 15));
     }
   }
 }
 
-void ZeroRow(DType dtype, int64_t columns, int lane, std::byte* panel) {
-  if (dtype == DType::kQ4_1) {
-    auto* blocks = reinterpret_cast<PanelBlockQ4_1*>(panel);
-    for (int64_t b = 0; b < columns / kGroup; ++b) {
-      blocks[b].scale[lane] = blocks[b].min[lane] = 0;
-      for (auto& line : blocks[b].quants) std::memset(line + lane * 4, 0, 4);
+void ReadCodes(DType dtype, const uint8_t* block, uint8_t* codes) {
+  switch (dtype) {
+    case DType::kQ4_0:
+    case DType::kIQ4_NL:
+      return Nibbles(block + 2, codes);
+    case DType::kQ4_1:
+      return Nibbles(block + 4, codes);
+    case DType::kMXFP4:
+      return Nibbles(block + 1, codes);
+    case DType::kQ5_0:
+      Nibbles(block + 6, codes);
+      return FifthBits(block + 2, codes);
+    case DType::kQ5_1:
+      Nibbles(block + 8, codes);
+      return FifthBits(block + 4, codes);
+    case DType::kQ8_0:
+      for (int i = 0; i < kGroup; ++i) codes[i] = block[2 + i] ^ 0x80;
+      return;
+    case DType::kQ2_K:
+      return PairsK(block + 16, codes);
+    case DType::kQ3_K:
+      PairsK(block + 32, codes);
+      return BitsK(block, 2, codes);
+    case DType::kQ4_K:
+      return NibblesK(block + 16, codes);
+    case DType::kQ5_K:
+      NibblesK(block + 48, codes);
+      return BitsK(block + 16, 4, codes);
+    default:
+      return CodesQ6K(block, codes);
+  }
+}
+
+// ---- one block into its panel
+
+template <typename T>
+T& As(std::byte* p) {
+  return *reinterpret_cast<T*>(p);
+}
+
+void PackScalesK(DType dtype, const uint8_t* block, int lane, std::byte* head, std::byte* scales) {
+  for (int i = 0; i < 16; ++i) {
+    const int part = i / 2, h = i % 2;
+    if (dtype == DType::kQ2_K) {
+      As<ScalesQ2K>(scales).pairs[part][h][lane] = block[i];
+    } else if (dtype == DType::kQ3_K) {
+      As<FactorsQ36K>(scales).factors[part][h][lane] = static_cast<int8_t>(UnpackScaleQ3_K(block + 96, i));
+    } else if (dtype == DType::kQ6_K) {
+      As<FactorsQ36K>(scales).factors[part][h][lane] = static_cast<int8_t>(block[192 + i]);
+    } else {
+      const ScaleMin pair = UnpackScaleMin(block + 4, part);
+      As<ScalesQ45K>(scales).scales[part][lane] = pair.scale;
+      As<ScalesQ45K>(scales).mins[part][lane] = pair.min;
     }
+  }
+  const bool has_min = dtype == DType::kQ2_K || dtype == DType::kQ4_K || dtype == DType::kQ5_K;
+  const uint8_t* halves = block + (dtype == DType::kQ2_K   ? 80
+                                   : dtype == DType::kQ3_K ? 108
+                                   : dtype == DType::kQ6_K ? 208
+                                                           : 0);
+  As<uint16_t[kPanelRows]>(has_min ? scales : head)[lane] = LoadU16(halves);
+  if (has_min) As<uint16_t[2][kPanelRows]>(scales)[1][lane] = LoadU16(halves + 2);
+}
+
+void PackScales(DType dtype, const uint8_t* block, int lane, std::byte* head, std::byte* scales) {
+  if (FormatOf(dtype).block_groups > 1) return PackScalesK(dtype, block, lane, head, scales);
+  if (dtype == DType::kMXFP4) {
+    head[lane] = static_cast<std::byte>(*block);
+  } else if (FormatOf(dtype).kind == GroupKind::kMin) {
+    As<ScaleMin16>(scales).scale[lane] = LoadU16(block);
+    As<ScaleMin16>(scales).min[lane] = LoadU16(block + 2);
   } else {
-    const Q8_0Writer out(panel, columns / kGroup);
-    for (int64_t b = 0; b < columns / kGroup; ++b) {
-      out.scale[b][lane] = 0;
-      for (auto& line : out.quants[b]) std::memset(line + lane * 4, 0x80, 4);
+    As<uint16_t[kPanelRows]>(head)[lane] = LoadU16(block);
+  }
+}
+
+// The bits [shift, shift + kBits) of a row's 32 codes into its bytes of a plane, four columns at a time.
+template <int kBits>
+void PackPlane(const uint8_t* codes, int shift, int lane, std::byte* plane) {
+  uint32_t lines[kBits] = {};
+  for (int line = 0; line < 8; ++line) {
+    uint32_t four;
+    std::memcpy(&four, codes + line * 4, sizeof four);
+    lines[line % kBits] |= (four >> shift & 0x01010101u * ((1u << kBits) - 1)) << (line / kBits * kBits);
+  }
+  for (int line = 0; line < kBits; ++line) std::memcpy(plane + line * 64 + lane * 4, &lines[line], sizeof(uint32_t));
+}
+void PackAnyPlane(const uint8_t* codes, int shift, int bits, int lane, std::byte* plane) {
+  switch (bits) {
+    case 1:
+      return PackPlane<1>(codes, shift, lane, plane);
+    case 2:
+      return PackPlane<2>(codes, shift, lane, plane);
+    case 4:
+      return PackPlane<4>(codes, shift, lane, plane);
+    default:
+      return PackPlane<8>(codes, shift, lane, plane);
+  }
+}
+
+void PackRow(DType dtype, int64_t columns, const std::byte* row, int lane, std::byte* panel) {
+  const PanelFormat format = FormatOf(dtype);
+  const int64_t groups = columns / kGroup, block_bytes = Info(dtype).block_bytes;
+  const auto* block = reinterpret_cast<const uint8_t*>(row);
+  std::byte* out = panel + format.HeadBytes(groups);
+  uint8_t codes[256];
+  for (int64_t b = 0; b < groups / format.block_groups; ++b, block += block_bytes) {
+    PackScales(dtype, block, lane, panel + b * format.head_bytes, out);
+    ReadCodes(dtype, block, codes);
+    out += format.scale_bytes;
+    for (int g = 0; g < format.block_groups; ++g, out += format.group_bytes()) {
+      PackAnyPlane(codes + g * kGroup, 0, format.low_bits, lane, out);
+      if (format.high_bits == 0) continue;
+      PackAnyPlane(codes + g * kGroup, format.low_bits, format.high_bits, lane, out + 64 * format.low_bits);
     }
   }
 }
 
-void PackPanelF32(int64_t columns, const std::byte* rows, int64_t row_count, std::byte* panel) {
-  auto* out = reinterpret_cast<float*>(panel);
-  std::memset(panel, 0, static_cast<size_t>(columns) * kPanelRows * 4);
-  for (int64_t r = 0; r < row_count; ++r) {
-    for (int64_t k = 0; k < columns; ++k) std::memcpy(&out[k * kPanelRows + r], rows + (r * columns + k) * 4, 4);
+template <size_t kBytes>
+void PackFloats(int64_t columns, const std::byte* row, int lane, std::byte* panel) {
+  const auto n = static_cast<size_t>(columns);
+  for (size_t k = 0; k < n; ++k) {
+    std::memcpy(panel + (k * kPanelRows + static_cast<size_t>(lane)) * kBytes, row + k * kBytes, kBytes);
+  }
+}
+void PackFloatRow(int64_t columns, int bytes, const std::byte* row, int lane, std::byte* panel) {
+  switch (bytes) {
+    case 1:
+      return PackFloats<1>(columns, row, lane, panel);
+    case 2:
+      return PackFloats<2>(columns, row, lane, panel);
+    default:
+      return PackFloats<4>(columns, row, lane, panel);
   }
 }
 
@@ -99,30 +220,22 @@ PackedMatrix DescribePacked(DType dtype, int64_t rows, int64_t columns, const st
   matrix.rows = rows;
   matrix.columns = columns;
   matrix.panel_bytes = PanelBytes(dtype, columns);
-  const bool paneled = dtype == DType::kQ4_1 || dtype == DType::kQ8_0 || dtype == DType::kF32;
-  matrix.row_bytes = paneled ? 0 : FileRowBytes(dtype, columns);
   matrix.data = data;
   return matrix;
 }
 
 void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data) {
   CHECK_LE(row_count, kPanelRows);
-  std::byte* out = data + panel * PanelBytes(dtype, columns);
-  const int64_t row_bytes = FileRowBytes(dtype, columns);
-  if (dtype == DType::kF32) return PackPanelF32(columns, rows, row_count, out);
-  if (dtype != DType::kQ4_1 && dtype != DType::kQ8_0) {
-    std::memcpy(out, rows, static_cast<size_t>(row_count * row_bytes));
-    std::memset(out + row_count * row_bytes, 0, static_cast<size_t>((kPanelRows - row_count) * row_bytes));
-    return;
-  }
-  for (int lane = 0; lane < kPanelRows; ++lane) {
+  CHECK(Info(dtype).HasKernels());
+  const int64_t bytes = PanelBytes(dtype, columns), row_bytes = FileRowBytes(dtype, columns);
+  std::byte* out = data + panel * bytes;
+  std::memset(out, 0, static_cast<size_t>(bytes));
+  for (int lane = 0; lane < row_count; ++lane) {
     const std::byte* row = rows + lane * row_bytes;
-    if (lane >= row_count) {
-      ZeroRow(dtype, columns, lane, out);
-    } else if (dtype == DType::kQ4_1) {
-      PackRowQ4_1(columns, row, lane, reinterpret_cast<PanelBlockQ4_1*>(out));
+    if (IsQuantised(dtype)) {
+      PackRow(dtype, columns, row, lane, out);
     } else {
-      PackRowQ8_0(columns, row, lane, out);
+      PackFloatRow(columns, FloatBytes(dtype), row, lane, out);
     }
   }
 }
@@ -131,22 +244,17 @@ void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out) {
   CHECK_LT(row, matrix.rows);
   const std::byte* panel = matrix.data + row / kPanelRows * matrix.panel_bytes;
   const int lane = static_cast<int>(row % kPanelRows);
-  if (matrix.row_bytes != 0) return DequantizeRow(matrix.dtype, panel + lane * matrix.row_bytes, matrix.columns, out);
-  if (matrix.dtype == DType::kF32) {
-    const auto* values = reinterpret_cast<const float*>(panel);
-    for (int64_t k = 0; k < matrix.columns; ++k) out[k] = values[k * kPanelRows + lane];
-    return;
+  if (!IsQuantised(matrix.dtype)) {
+    return ReadPanelFloats(matrix.dtype, panel, lane, matrix.columns, out);
   }
-  for (int64_t k = 0; k < matrix.columns; ++k) {
-    const int64_t b = k / kGroup, i = k % kGroup;
-    if (matrix.dtype == DType::kQ4_1) {
-      const auto& block = reinterpret_cast<const PanelBlockQ4_1*>(panel)[b];
-      const uint8_t byte = block.quants[i % 16 / 4][lane * 4 + i % 4];
-      const float quant = static_cast<float>(i < 16 ? byte & 15 : byte >> 4);
-      out[k] = HalfToFloat(block.scale[lane]) * quant + HalfToFloat(block.min[lane]);
-    } else {
-      const PanelQ8_0 p = PanelQ8_0At(panel, matrix.columns / kGroup);
-      out[k] = HalfToFloat(p.scale[b][lane]) * static_cast<float>(p.quants[b][i / 4][lane * 4 + i % 4] - 128);
+  const GroupKind kind = FormatOf(matrix.dtype).kind;
+  for (int64_t g = 0; g < matrix.columns / kGroup; ++g, out += kGroup) {
+    const WeightGroup w = ReadPanelGroup(matrix, panel, lane, g);
+    for (int i = 0; i < kGroup; ++i) {
+      const int h = i / 16;
+      out[i] = w.scale * static_cast<float>(w.factor[h]) * static_cast<float>(w.quants[i]);
+      if (kind == GroupKind::kMin) out[i] = out[i] + w.min_scale;
+      if (kind == GroupKind::kFactorsAndMins) out[i] = out[i] + w.min_scale * static_cast<float>(w.min[h]);
     }
   }
 }

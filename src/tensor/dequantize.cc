@@ -121,6 +121,45 @@ void BlockQ6_K(const uint8_t* block, float* out) {
   }
 }
 
+// {16 bytes of scale (low nibble) and minimum (high nibble) for 16 elements each, 64 bytes, half scale, half min
+// scale}: group g of 32 takes bit pair g % 4 of the 32 bytes at g / 4 * 32.
+void BlockQ2_K(const uint8_t* block, float* out) {
+  const float scale = LoadHalf(block + 80);
+  const float min_scale = LoadHalf(block + 82);
+  for (int i = 0; i < 256; ++i) {
+    const int group = i / 32;
+    const uint8_t pair = block[i / 16];
+    const int q = (block[16 + group / 4 * 32 + i % 32] >> (group % 4 * 2)) & 3;
+    out[i] = scale * static_cast<float>(pair & 0xF) * static_cast<float>(q) - min_scale * static_cast<float>(pair >> 4);
+  }
+}
+
+// {32 bytes of third bits, 64 bytes of bit pairs as in Q2_K, 12 bytes of scales, half scale}: bit g of byte j is the
+// third bit of element j of group g; codes are 4 too large.
+void BlockQ3_K(const uint8_t* block, float* out) {
+  const float scale = LoadHalf(block + 108);
+  for (int i = 0; i < 256; ++i) {
+    const int group = i / 32;
+    const int pair = (block[32 + group / 4 * 32 + i % 32] >> (group % 4 * 2)) & 3;
+    const int q = (pair | ((block[i % 32] >> group) & 1) << 2) - 4;
+    out[i] = scale * static_cast<float>(UnpackScaleQ3_K(block + 96, i / 16)) * static_cast<float>(q);
+  }
+}
+
+// 16 bytes of codes, as nibbles in Q4_0.
+void Codes(const uint8_t* nibbles, const int8_t* values, float scale, float* out) {
+  for (int j = 0; j < 16; ++j) {
+    out[j] = scale * static_cast<float>(values[nibbles[j] & 0xF]);
+    out[j + 16] = scale * static_cast<float>(values[nibbles[j] >> 4]);
+  }
+}
+
+// {half scale, 16 bytes of codes}
+void BlockIQ4_NL(const uint8_t* block, float* out) { Codes(block + 2, kValuesIQ4_NL, LoadHalf(block), out); }
+
+// {E8M0 scale, 16 bytes of codes}
+void BlockMXFP4(const uint8_t* block, float* out) { Codes(block + 1, kValuesMXFP4, HalfE8m0ToFloat(*block), out); }
+
 template <typename Block>
 void Blocks(DType type, const uint8_t* row, int64_t columns, float* out, Block&& block) {
   const DTypeInfo& info = Info(type);
@@ -132,7 +171,7 @@ void Blocks(DType type, const uint8_t* row, int64_t columns, float* out, Block&&
 }  // namespace
 
 void DequantizeRow(DType type, const std::byte* row, int64_t columns, float* out) {
-  CHECK(Info(type).computable);
+  CHECK(Info(type).HasKernels());
   CHECK_EQ(columns % Info(type).block_elements, 0);
   const auto* bytes = reinterpret_cast<const uint8_t*>(row);
   switch (type) {
@@ -153,6 +192,18 @@ void DequantizeRow(DType type, const std::byte* row, int64_t columns, float* out
       return Blocks(type, bytes, columns, out, BlockQ5_1);
     case DType::kQ8_0:
       return Blocks(type, bytes, columns, out, BlockQ8_0);
+    case DType::kF8E4M3:
+      return Blocks(type, bytes, columns, out, [](const uint8_t* b, float* o) { *o = E4m3ToFloat(*b); });
+    case DType::kF8E5M2:
+      return Blocks(type, bytes, columns, out, [](const uint8_t* b, float* o) { *o = E5m2ToFloat(*b); });
+    case DType::kQ2_K:
+      return Blocks(type, bytes, columns, out, BlockQ2_K);
+    case DType::kQ3_K:
+      return Blocks(type, bytes, columns, out, BlockQ3_K);
+    case DType::kIQ4_NL:
+      return Blocks(type, bytes, columns, out, BlockIQ4_NL);
+    case DType::kMXFP4:
+      return Blocks(type, bytes, columns, out, BlockMXFP4);
     case DType::kQ4_K:
       return Blocks(type, bytes, columns, out, BlockQ4_K);
     case DType::kQ5_K:

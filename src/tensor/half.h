@@ -60,4 +60,17 @@ constexpr uint16_t FloatToBf16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// OCP 8-bit floats. E4M3 has no infinity; its NaNs become one; E5M2 is the upper byte of a half.
+constexpr float E4m3ToFloat(uint8_t bits) {
+  if ((bits & 0x7Fu) == 0x7Fu) return std::bit_cast<float>(0x7FC00000u);
+  // As a half its exponent is 8 too low.
+  return HalfToFloat(static_cast<uint16_t>((bits & 0x80u) << 8 | (bits & 0x7Fu) << 7)) * 256.0f;
+}
+constexpr float E5m2ToFloat(uint8_t bits) { return HalfToFloat(static_cast<uint16_t>(bits << 8)); }
+
+// E8M0, a power of two, halved: 2^(bits - 128).
+constexpr float HalfE8m0ToFloat(uint8_t bits) {
+  return std::bit_cast<float>(bits < 2 ? 0x00200000u << bits : (bits - 1u) << 23);
+}
+
 }  // namespace headrace

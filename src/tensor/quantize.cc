@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "tensor/dequantize.h"
 #include "tensor/half.h"
 
 namespace headrace {
@@ -150,6 +151,91 @@ void BlockQ6_K(const float* in, uint8_t* block) {
   }
 }
 
+// Sixteen groups of 16, each with a 4-bit scale and a 4-bit minimum below zero.
+void BlockQ2_K(const float* in, uint8_t* block) {
+  float wanted_scale[16];
+  float wanted_min[16];  // how far below zero
+  for (int g = 0; g < 16; ++g) {
+    const auto [least, most] = std::minmax_element(in + g * 16, in + g * 16 + 16);
+    wanted_min[g] = std::max(0.0f, -*least);
+    wanted_scale[g] = std::max(0.0f, *most + wanted_min[g]) / 3.0f;
+  }
+  const float scale = StoreHalf(block + 80, *std::max_element(wanted_scale, wanted_scale + 16) / 15.0f);
+  const float min_scale = StoreHalf(block + 82, *std::max_element(wanted_min, wanted_min + 16) / 15.0f);
+  std::fill_n(block, 80, uint8_t{0});
+  for (int i = 0; i < 256; ++i) {
+    const int g = i / 16;
+    const int group_scale = Nearest(wanted_scale[g] * Inverse(scale), 0, 15);
+    const int group_min = Nearest(wanted_min[g] * Inverse(min_scale), 0, 15);
+    block[g] = static_cast<uint8_t>(group_scale | (group_min << 4));
+    const float above = in[i] + min_scale * static_cast<float>(group_min);
+    const int q = Nearest(above * Inverse(scale * static_cast<float>(group_scale)), 0, 3);
+    uint8_t& byte = block[16 + i / 128 * 32 + i % 32];
+    byte = static_cast<uint8_t>(byte | (q << (i / 32 % 4 * 2)));
+  }
+}
+
+// Sixteen groups of 16, each with a signed 6-bit scale: the element of largest magnitude becomes the lowest code, -4.
+void BlockQ3_K(const float* in, uint8_t* block) {
+  float largest = 0.0f;
+  for (int g = 0; g < 16; ++g) largest = std::max(largest, std::fabs(LargestMagnitude(in + g * 16, 16)));
+  const float scale = StoreHalf(block + 108, largest / -4.0f / 31.0f);
+  std::fill_n(block, 108, uint8_t{0});
+  uint8_t* scales = block + 96;
+  for (int g = 0; g < 16; ++g) {
+    const int group_scale = Nearest(LargestMagnitude(in + g * 16, 16) / -4.0f * Inverse(scale), -31, 31);
+    const int code = group_scale + 32;
+    scales[g % 8] = static_cast<uint8_t>(scales[g % 8] | (code & 0xF) << (g / 8 * 4));
+    scales[8 + g % 4] = static_cast<uint8_t>(scales[8 + g % 4] | (code >> 4) << (g / 4 * 2));
+    const float inverse = Inverse(scale * static_cast<float>(group_scale));
+    for (int i = g * 16; i < g * 16 + 16; ++i) {
+      const int q = Nearest(in[i] * inverse, -4, 3) + 4;
+      uint8_t& low = block[32 + i / 128 * 32 + i % 32];
+      low = static_cast<uint8_t>(low | ((q & 3) << (i / 32 % 4 * 2)));
+      block[i % 32] = static_cast<uint8_t>(block[i % 32] | ((q >> 2) << (i / 32)));
+    }
+  }
+}
+
+// The code whose value is nearest.
+int NearestCode(const int8_t* values, float wanted) {
+  int best = 0;
+  for (int code = 1; code < 16; ++code) {
+    if (std::fabs(static_cast<float>(values[code]) - wanted) < std::fabs(static_cast<float>(values[best]) - wanted)) {
+      best = code;
+    }
+  }
+  return best;
+}
+void StoreCodes(const float* in, const int8_t* values, float scale, uint8_t* nibbles) {
+  int q[32];
+  for (int j = 0; j < 32; ++j) q[j] = NearestCode(values, in[j] * Inverse(scale));
+  StoreNibbles(q, nibbles);
+}
+
+void BlockIQ4_NL(const float* in, uint8_t* block) {
+  const float scale = StoreHalf(block, LargestMagnitude(in, 32) / static_cast<float>(kValuesIQ4_NL[0]));
+  StoreCodes(in, kValuesIQ4_NL, scale, block + 2);
+}
+
+// The smallest power of two with which 12 half-units reach the largest magnitude.
+void BlockMXFP4(const float* in, uint8_t* block) {
+  const float largest = std::fabs(LargestMagnitude(in, 32));
+  *block = 0;
+  while (*block < 255 && 12.0f * HalfE8m0ToFloat(*block) < largest) ++*block;
+  StoreCodes(in, kValuesMXFP4, HalfE8m0ToFloat(*block), block + 1);
+}
+
+// The 8-bit float nearest to a value, by search: ToFloat rises with the lower seven bits up to code `most`.
+template <float (*ToFloat)(uint8_t), uint8_t most>
+void Float8(const float* in, uint8_t* out) {
+  const float magnitude = std::fabs(*in);
+  uint8_t code = 0;
+  while (code < most && ToFloat(code) < magnitude) ++code;
+  if (code > 0 && magnitude - ToFloat(static_cast<uint8_t>(code - 1)) < ToFloat(code) - magnitude) --code;
+  *out = static_cast<uint8_t>(code | (std::signbit(*in) ? 0x80 : 0));
+}
+
 template <typename Block>
 void Blocks(DType type, const float* row, int64_t columns, uint8_t* out, Block&& block) {
   const DTypeInfo& info = Info(type);
@@ -161,7 +247,7 @@ void Blocks(DType type, const float* row, int64_t columns, uint8_t* out, Block&&
 }  // namespace
 
 void QuantizeRow(DType type, const float* row, int64_t columns, std::byte* out) {
-  CHECK(Info(type).computable);
+  CHECK(Info(type).HasKernels());
   CHECK_EQ(columns % Info(type).block_elements, 0);
   auto* bytes = reinterpret_cast<uint8_t*>(out);
   switch (type) {
@@ -182,6 +268,18 @@ void QuantizeRow(DType type, const float* row, int64_t columns, std::byte* out) 
       return Blocks(type, row, columns, bytes, BlockFromMin<5>);
     case DType::kQ8_0:
       return Blocks(type, row, columns, bytes, BlockQ8_0);
+    case DType::kF8E4M3:
+      return Blocks(type, row, columns, bytes, Float8<E4m3ToFloat, 0x7E>);
+    case DType::kF8E5M2:
+      return Blocks(type, row, columns, bytes, Float8<E5m2ToFloat, 0x7B>);
+    case DType::kQ2_K:
+      return Blocks(type, row, columns, bytes, BlockQ2_K);
+    case DType::kQ3_K:
+      return Blocks(type, row, columns, bytes, BlockQ3_K);
+    case DType::kIQ4_NL:
+      return Blocks(type, row, columns, bytes, BlockIQ4_NL);
+    case DType::kMXFP4:
+      return Blocks(type, row, columns, bytes, BlockMXFP4);
     case DType::kQ4_K:
       return Blocks(type, row, columns, bytes, BlockScaleMin<4>);
     case DType::kQ5_K:

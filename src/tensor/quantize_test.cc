@@ -25,11 +25,12 @@ std::vector<float> RoundTrip(DType type, const std::vector<float>& row) {
 
 struct ErrorBound {
   DType type;
-  double of_span;  // largest error as a fraction of the largest magnitude or, from a minimum, of the range
+  double of_span;             // largest error as a fraction of the largest magnitude or, from a minimum, of the range
+  double absolute = 0x1p-24;  // half a step of the smallest values
 };
 
 // Half a step, the half precision of the scale, and for the K types the rounding of the 6-bit scales (1/63 of the
-// largest, times the code) and minimums. Q4_0 and Q5_0 clip the far end by one step.
+// largest, times the code) and minimums. Q4_0, Q5_0 and Q3_K clip the far end by one step.
 constexpr ErrorBound kBounds[] = {
     {DType::kF32, 0.0},
     {DType::kF16, 0x1p-11},
@@ -42,6 +43,12 @@ constexpr ErrorBound kBounds[] = {
     {DType::kQ4_K, 0.06},
     {DType::kQ5_K, 0.045},
     {DType::kQ6_K, 0.53 / 31 + 1.0 / 127},
+    {DType::kQ2_K, 0.32},
+    {DType::kQ3_K, 0.30},
+    {DType::kIQ4_NL, 0.2},
+    {DType::kMXFP4, 0.17},
+    {DType::kF8E4M3, 0x1p-4, 0x1p-10},
+    {DType::kF8E5M2, 0x1p-3, 0x1p-17},
 };
 
 TEST(QuantizeTest, RoundTripStaysWithinTheStep) {
@@ -59,7 +66,8 @@ TEST(QuantizeTest, RoundTripStaysWithinTheStep) {
         const double span =
             std::max<double>(std::max(0.0f, most) - std::min(0.0f, least), std::max(std::fabs(least), std::fabs(most)));
         for (size_t j = 0; j < row.size(); ++j) {
-          ASSERT_NEAR(back[j], row[j], bound.of_span * span + 0x1p-24) << Info(bound.type).name << " element " << j;
+          ASSERT_NEAR(back[j], row[j], bound.of_span * span + bound.absolute)
+              << Info(bound.type).name << " element " << j;
         }
       }
     }

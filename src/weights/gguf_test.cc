@@ -107,7 +107,7 @@ TEST(GgufTest, OtherAlignmentsAndVersion2AreRead) {
 TEST(GgufTest, TypesThatAreNotComputedAreKeptUntilTheyAreUsed) {
   GgufWriter writer;
   writer.AddTensor("a", DType::kF16, {2}, Pattern(4));
-  writer.AddTensor("b", DType::kIQ4_NL, {1, 32}, Pattern(18));
+  writer.AddTensor("b", DType::kIQ4_XS, {1, 256}, Pattern(136));
   const auto bytes = writer.Build();
   const auto file = LoadGguf(*bytes);
   ASSERT_TRUE(file);
@@ -116,7 +116,7 @@ TEST(GgufTest, TypesThatAreNotComputedAreKeptUntilTheyAreUsed) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(refused.error().field, "b");
-  EXPECT_THAT(refused.error().message, HasSubstr("tensor b has type IQ4_NL"));
+  EXPECT_THAT(refused.error().message, HasSubstr("tensor b has type IQ4_XS"));
   EXPECT_THAT(refused.error().message, HasSubstr("Q4_K"));
 }
 

@@ -195,7 +195,8 @@ void ExpectSame(const std::vector<Answer>& truth, const std::vector<Answer>& oth
 TEST(SameAnswerTest, SeededLlamaOfEveryTypeOnEveryInstructionSet) {
   const auto bytes =
       BuildSeededLlama({.types = {DType::kQ4_1, DType::kQ8_0, DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0,
-                                  DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}});
+                                  DType::kQ5_0, DType::kQ5_1, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ2_K,
+                                  DType::kQ3_K, DType::kIQ4_NL, DType::kMXFP4}});
   const auto file = OpenSeededLlama(bytes);
   const auto prompts = MakePrompts(16, 330, 140, 12);
   Runner reference(*file, {.isa = "reference"});

@@ -1,8 +1,10 @@
-// AMX matrix product: the integer dots of a tile of activation rows and two panels come from TDPBSUD, the float part is
-// that of avx512/, operation by operation. Everything else is avx512/'s. Intrinsics and plain structs only.
+// AMX matrix product: the integer dots of a tile of activation rows and two panels come from TDPBSUD or TDPBSSD, the
+// float part is that of avx512/, operation by operation. Everything else is avx512/'s. Intrinsics and plain structs
+// only.
 #include <immintrin.h>
 
-#include "kernels/avx512/lanes.h"
+#include "kernels/avx512/formats.h"
+#include "kernels/avx512/matmul.h"
 #include "kernels/kernel_table.h"
 
 namespace headrace {
@@ -15,7 +17,8 @@ constexpr int kRestBatch = kTileColumns;
 constexpr int64_t kAmxRowsMin = 32;
 
 // Tile registers. 0: a tile of activation rows; 1, 2 and 3, 4: dots with two panels, in turn; 6, 7: 32 columns of the
-// panels. A narrower tile of activations is computed as a full one: rows beyond it are read and not used.
+// panels; with factors all have 16 columns, a half of a group. A narrower tile of activations is computed as a full
+// one: rows beyond it are read and not used.
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
@@ -26,19 +29,20 @@ struct alignas(64) TileConfig {
 };
 
 struct Scratch {
-  alignas(64) uint8_t weights[kPanels][kBlockGroups][8][64];
-  alignas(64) float scale[kBlockGroups][kPanels][kPanelRows];
-  alignas(64) float min[kBlockGroups][kPanels][kPanelRows];
-  alignas(64) int32_t dots[2][kPanels][kTileColumns][kPanelRows];
+  UnpackedGroup groups[kPanels][kBlockGroups];
+  alignas(64) int32_t dots[2][2][kPanels][kTileColumns][kPanelRows];  // [turn][half of a group, with factors]
   alignas(64) float sums[kWideChunkRows][kPanels][kPanelRows];
   alignas(64) float rest[kWideChunkRows][kPanels][kPanelRows];
 };
+using TileDots = int32_t[kPanels][kTileColumns][kPanelRows];
 
 // Groups [first, first + count) of two panels as the dot product reads them.
 struct WeightBlock {
-  const uint8_t* lines[kPanels];  // [group][8][64]
+  const uint8_t* lines[kPanels];  // [8][64] of the first group
+  int64_t stride;                 // between groups
   int64_t first;
   int count;
+  int offset;
 };
 
 // Rows of activations with their scalars, at the block's first group.
@@ -49,53 +53,118 @@ struct Rows {
   const int32_t* sum;
 };
 
-void Configure() {
+void Configure(GroupKind kind) {
   TileConfig config;
   const auto set = [&](int tile, int rows, int row_bytes) {
     config.rows[tile] = static_cast<uint8_t>(rows);
     config.row_bytes[tile] = static_cast<uint16_t>(row_bytes);
   };
-  set(0, kTileColumns, kGroup);
+  const int columns = kind == GroupKind::kFactors ? kGroup / 2 : kGroup;
+  set(0, kTileColumns, columns);
   for (int dots = 1; dots < 5; ++dots) set(dots, kTileColumns, 64);
-  for (int weights = 6; weights < 8; ++weights) set(weights, kGroup / 4, 64);
+  for (int weights = 6; weights < 8; ++weights) set(weights, columns / 4, 64);
   _tile_loadconfig(&config);
 }
 
-// Starts the dots of 12 rows and group g of two panels; keeps those that were started before in memory. Macros, since
-// the intrinsics want literal registers. A product takes long: whatever is kept should have been started one step
-// earlier, with the float part of the step before between them. Q8_0's weights are 128 too large here.
-#define HR_START(c0, c1, w, g, quants)            \
-  do {                                            \
-    _tile_zero(c0);                               \
-    _tile_zero(c1);                               \
-    _tile_loadd(0, quants, kGroup);               \
-    _tile_loadd(6, (w).lines[0] + (g) * 512, 64); \
-    _tile_loadd(7, (w).lines[1] + (g) * 512, 64); \
-    _tile_dpbsud(c0, 0, 6);                       \
-    _tile_dpbsud(c1, 0, 7);                       \
+// Macros, since the intrinsics want literal registers.
+#define HR_START(c0, c1, product)   \
+  do {                              \
+    _tile_zero(c0);                 \
+    _tile_zero(c1);                 \
+    _tile_loadd(0, quants, kGroup); \
+    _tile_loadd(6, w0, 64);         \
+    _tile_loadd(7, w1, 64);         \
+    product(c0, 0, 6);              \
+    product(c1, 0, 7);              \
   } while (false)
-#define HR_KEEP(c0, c1, dots)                    \
-  do {                                           \
-    _tile_stored(c0, (dots)[0], 4 * kPanelRows); \
-    _tile_stored(c1, (dots)[1], 4 * kPanelRows); \
+#define HR_KEEP(c0, c1)                        \
+  do {                                         \
+    _tile_stored(c0, dots[0], 4 * kPanelRows); \
+    _tile_stored(c1, dots[1], 4 * kPanelRows); \
   } while (false)
 
-// acc + a * b in place. The intrinsic leaves the compiler a choice of which operand to overwrite, and with 24 sums in
-// registers it chooses to move and spill them.
+// Starts the dots of 12 rows and group g, with factors one half of it, in pair kPair of the registers. A product takes
+// long: what Keep stores should have been started one step earlier, with the float part of the step before between.
+// Codes of kFactors are unpacked less their offset, all others are unsigned.
+template <GroupKind kKind, int kPair>
+HR_KERNEL_INLINE void Start(const WeightBlock& w, int g, int half, const int8_t* quants) {
+  const uint8_t *w0 = w.lines[0] + g * w.stride + half * 256, *w1 = w.lines[1] + g * w.stride + half * 256;
+  quants += half * 16;
+  if constexpr (kKind == GroupKind::kFactors && kPair == 0) {
+    HR_START(1, 2, _tile_dpbssd);
+  } else if constexpr (kKind == GroupKind::kFactors) {
+    HR_START(3, 4, _tile_dpbssd);
+  } else if constexpr (kPair == 0) {
+    HR_START(1, 2, _tile_dpbsud);
+  } else {
+    HR_START(3, 4, _tile_dpbsud);
+  }
+}
+
+template <int kPair>
+HR_KERNEL_INLINE void Keep(TileDots& dots) {
+  if constexpr (kPair == 0) {
+    HR_KEEP(1, 2);
+  } else {
+    HR_KEEP(3, 4);
+  }
+}
+
+// The operations of the float part on sums in registers. Intrinsics leave the compiler a choice of which operand to
+// overwrite and of what to load once for both panels, and with 24 sums in registers it chooses to move and spill them.
+
+// acc += a * b.
 HR_KERNEL_INLINE void AddProduct(__m512& acc, __m512 a, __m512 b) {
   asm("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
 }
+HR_KERNEL_INLINE void AddProduct(__m512& acc, __m512 a, const float& b) {
+  asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(a), "m"(b));
+}
+HR_KERNEL_INLINE __m512 Product(__m512 a, const float& b) {
+  __m512 product;
+  asm("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(a), "m"(b));
+  return product;
+}
+// dot += pair * pair, 16 bits each.
+HR_KERNEL_INLINE void AddPairs(__m512i& dot, __m512i a, const int32_t& b) {
+  asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(dot) : "v"(a), "m"(b));
+}
 
-// Adds one group's share of a row: the float part of matmul.h.
-template <bool kQ4_1>
-HR_KERNEL_INLINE void AddGroup(const int32_t* dots, __m512 scale, __m512 min, const Rows& x, int64_t at, __m512& acc) {
-  __m512i dot = _mm512_load_si512(dots);
-  if constexpr (kQ4_1) {
-    asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(min), "m"(x.scaled_sum[at]));
-  } else {
-    dot = _mm512_sub_epi32(dot, _mm512_set1_epi32(128 * x.sum[at]));
+// What the float part of a group of one panel needs.
+template <GroupKind kKind>
+struct Scales {
+  __m512 scale, min, factors[2];
+  __m512i minus_offset;
+
+  HR_KERNEL_INLINE Scales(const UnpackedGroup& u, int offset) : scale(_mm512_load_ps(u.scale)) {
+    if constexpr (kKind == GroupKind::kPlain) minus_offset = MinusOffset(offset);
+    if constexpr (kKind == GroupKind::kMin) min = _mm512_load_ps(u.min);
+    if constexpr (kKind == GroupKind::kFactors) {
+      factors[0] = _mm512_load_ps(u.factors[0]);
+      factors[1] = _mm512_load_ps(u.factors[1]);
+    }
   }
-  AddProduct(acc, _mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[at])));
+};
+
+// Adds one group's share of a row: the float part of matmul.h. The dots of the second half lie a
+// TileDots further. A sum of integers times factors is exact in floats, as avx512/tiles.h explains.
+template <GroupKind kKind>
+HR_KERNEL_INLINE void AddGroup(const int32_t* dots, const Scales<kKind>& w, const Rows& x, int64_t at, __m512& acc) {
+  constexpr int kHalfStep = sizeof(TileDots) / sizeof(int32_t);
+  __m512i dot = _mm512_load_si512(dots);
+  if constexpr (kKind == GroupKind::kMin) {
+    AddProduct(acc, w.min, x.scaled_sum[at]);
+  } else if constexpr (kKind == GroupKind::kPlain) {
+    AddPairs(dot, w.minus_offset, x.sum[at]);
+  }
+  __m512 sum = _mm512_cvtepi32_ps(dot);
+  if constexpr (kKind == GroupKind::kFactors) {
+    __m512 both = _mm512_setzero_ps();
+    AddProduct(both, sum, w.factors[0]);
+    AddProduct(both, _mm512_cvtepi32_ps(_mm512_load_si512(dots + kHalfStep)), w.factors[1]);
+    sum = both;
+  }
+  AddProduct(acc, sum, Product(w.scale, x.scale[at]));
 }
 
 // Where the sums of a tile of rows and two panels come from and go to.
@@ -135,7 +204,7 @@ HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
 
 // Adds a block of groups to the sums of N rows. The float part runs one group behind the dots, so that the tile unit
 // and the vector unit work at the same time.
-template <bool kQ4_1, int N>
+template <GroupKind kKind, int N>
 void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) {
   __m512 acc[kPanels][N];
   for (int i = 0; i < to.ahead_lines; ++i) {
@@ -151,24 +220,36 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
   }
   const auto add = [&](int g) __attribute__((always_inline)) {
     HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      const __m512 scale = _mm512_load_ps(s.scale[g][p]), min = _mm512_load_ps(s.min[g][p]);
-      HR_UNROLL for (int n = 0; n < N; ++n) AddGroup<kQ4_1>(s.dots[g % 2][p][n], scale, min, x, g * N + n, acc[p][n]);
+      const Scales<kKind> scales(s.groups[p][g], w.offset);
+      HR_UNROLL for (int n = 0; n < N; ++n) AddGroup(s.dots[g % 2][0][p][n], scales, x, g * N + n, acc[p][n]);
     }
   };
-  HR_START(1, 2, w, 0, x.quants);
-  int g = 0;  // groups before it are added; it is started
-  for (; g + 2 <= w.count; g += 2) {
-    HR_START(3, 4, w, g + 1, x.quants + (g + 1) * N * kGroup);
-    HR_KEEP(1, 2, s.dots[0]);
+  const auto quants = [&](int g) __attribute__((always_inline)) { return x.quants + g * N * kGroup; };
+  Start<kKind, 0>(w, 0, 0, x.quants);
+  int g = 0;  // it is started, groups before g - 1 are added
+  if constexpr (kKind == GroupKind::kFactors) {
+    for (; g < w.count; ++g) {
+      Start<kKind, 1>(w, g, 1, quants(g));
+      Keep<0>(s.dots[g % 2][0]);
+      if (g > 0) add(g - 1);
+      if (g + 1 < w.count) Start<kKind, 0>(w, g + 1, 0, quants(g + 1));
+      Keep<1>(s.dots[g % 2][1]);
+    }
+    add(g - 1);
+  } else {
+    for (; g + 2 <= w.count; g += 2) {
+      Start<kKind, 1>(w, g + 1, 0, quants(g + 1));
+      Keep<0>(s.dots[0][0]);
+      if (g > 0) add(g - 1);
+      if (g + 2 < w.count) Start<kKind, 0>(w, g + 2, 0, quants(g + 2));
+      Keep<1>(s.dots[1][0]);
+      add(g);
+    }
     if (g > 0) add(g - 1);
-    if (g + 2 < w.count) HR_START(1, 2, w, g + 2, x.quants + (g + 2) * N * kGroup);
-    HR_KEEP(3, 4, s.dots[1]);
-    add(g);
-  }
-  if (g > 0) add(g - 1);
-  if (g < w.count) {
-    HR_KEEP(1, 2, s.dots[0]);
-    add(g);
+    if (g < w.count) {
+      Keep<0>(s.dots[0][0]);
+      add(g);
+    }
   }
   if (to.last_block) return Store<N>(to, acc);
   HR_UNROLL for (int n = 0; n < N; ++n) {
@@ -177,91 +258,84 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
 }
 
 using TileFn = void (*)(Scratch&, const WeightBlock&, const Rows&, const Target&);
-template <bool kQ4_1>
+template <GroupKind K>
 TileFn TileOf(int width) {
-  static constexpr TileFn kTiles[kTileColumns] = {AddTile<kQ4_1, 1>,  AddTile<kQ4_1, 2>,  AddTile<kQ4_1, 3>,
-                                                  AddTile<kQ4_1, 4>,  AddTile<kQ4_1, 5>,  AddTile<kQ4_1, 6>,
-                                                  AddTile<kQ4_1, 7>,  AddTile<kQ4_1, 8>,  AddTile<kQ4_1, 9>,
-                                                  AddTile<kQ4_1, 10>, AddTile<kQ4_1, 11>, AddTile<kQ4_1, 12>};
+  static constexpr TileFn kTiles[kTileColumns] = {AddTile<K, 1>, AddTile<K, 2>,  AddTile<K, 3>,  AddTile<K, 4>,
+                                                  AddTile<K, 5>, AddTile<K, 6>,  AddTile<K, 7>,  AddTile<K, 8>,
+                                                  AddTile<K, 9>, AddTile<K, 10>, AddTile<K, 11>, AddTile<K, 12>};
   return kTiles[width - 1];
 }
 
 // Adds the block's second planes to their rows' sums, kRestBatch entries at a time; what a batch reads beyond its
-// entries is not used.
-template <bool kQ4_1>
+// entries is not used. A batch is added while the dots of the next are made.
+template <GroupKind kKind>
 void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chunk) {
   const int32_t* starts = a.rest_first + chunk * (a.groups() + 1) + w.first;
   const int64_t first_row = chunk * kWideChunkRows;
-  const Rows x{a.rest_quants, a.rest_scale, a.rest_scaled_sum, a.rest_sum};
   struct Batch {
     int g;
-    int64_t begin, end;
+    int64_t first;
+    int count, turn;
   };
-  const auto add = [&](const Batch& batch, const int32_t(*dots)[kTileColumns][kPanelRows]) {
-    const __m512 scale0 = _mm512_load_ps(s.scale[batch.g][0]), scale1 = _mm512_load_ps(s.scale[batch.g][1]);
-    const __m512 min0 = _mm512_load_ps(s.min[batch.g][0]), min1 = _mm512_load_ps(s.min[batch.g][1]);
-    for (int64_t i = batch.begin; i < batch.end; ++i) {
-      float(*sums)[kPanelRows] = s.rest[a.rest_row[i] - first_row];
+  const auto add = [&](const Batch& b) {
+    const Scales<kKind> first(s.groups[0][b.g], w.offset), second(s.groups[1][b.g], w.offset);
+    const Rows x{nullptr, a.rest_scale + b.first, a.rest_scaled_sum + b.first, a.rest_sum + b.first};
+    for (int i = 0; i < b.count; ++i) {
+      float(*sums)[kPanelRows] = s.rest[a.rest_row[b.first + i] - first_row];
       __m512 acc0 = _mm512_load_ps(sums[0]), acc1 = _mm512_load_ps(sums[1]);
-      AddGroup<kQ4_1>(dots[0][i - batch.begin], scale0, min0, x, i, acc0);
-      AddGroup<kQ4_1>(dots[1][i - batch.begin], scale1, min1, x, i, acc1);
+      AddGroup(s.dots[b.turn][0][0][i], first, x, i, acc0);
+      AddGroup(s.dots[b.turn][0][1][i], second, x, i, acc1);
       _mm512_store_ps(sums[0], acc0);
       _mm512_store_ps(sums[1], acc1);
     }
   };
-  Batch started{};  // in tiles 1, 2 or 3, 4 by turns
-  bool odd = false;
-  const auto finish = [&] {
-    if (odd) {
-      HR_KEEP(1, 2, s.dots[0]);
-    } else {
-      HR_KEEP(3, 4, s.dots[1]);
-    }
-    if (started.begin < started.end) add(started, s.dots[odd ? 0 : 1]);
-  };
+  Batch last{};
   for (int g = 0; g < w.count; ++g) {
     for (int64_t e = starts[g]; e < starts[g + 1]; e += kRestBatch) {
-      if (odd) {
-        HR_START(3, 4, w, g, x.quants + e * kGroup);
-      } else {
-        HR_START(1, 2, w, g, x.quants + e * kGroup);
-      }
-      finish();
-      started = {g, e, starts[g + 1] - e < kRestBatch ? starts[g + 1] : e + kRestBatch};
-      odd = !odd;
+      const int8_t* quants = a.rest_quants + e * kGroup;
+      Start<kKind, 0>(w, g, 0, quants);
+      if constexpr (kKind == GroupKind::kFactors) Start<kKind, 1>(w, g, 1, quants);
+      add(last);
+      const int64_t left = starts[g + 1] - e;
+      last = {g, e, static_cast<int>(left < kRestBatch ? left : kRestBatch), 1 - last.turn};
+      Keep<0>(s.dots[last.turn][0]);
+      if constexpr (kKind == GroupKind::kFactors) Keep<1>(s.dots[last.turn][1]);
     }
   }
-  finish();
+  add(last);
 }
 
-// Readies groups [first, first + count) of panels p0 and p1.
+// Readies groups [first, first + count) of two panels. Q8_0's lines are used where they lie.
+template <DType kType>
 WeightBlock UnpackBlock(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int count) {
-  WeightBlock block{{}, first, count};
+  using Reader = PanelReader<kType>;
+  constexpr bool kInPlace = kType == DType::kQ8_0, kSigned = Reader::kKind == GroupKind::kFactors;
+  WeightBlock block{{}, kInPlace ? Reader::kStepBytes : sizeof(UnpackedGroup), first, count, Reader::kFormat.offset};
   for (int p = 0; p < kPanels; ++p) {
-    if (w.dtype == DType::kQ8_0) {
-      const PanelQ8_0 panel = PanelQ8_0At(panels[p], w.columns / kGroup);
-      block.lines[p] = panel.quants[first][0];
-      for (int g = 0; g < count; ++g) _mm512_store_ps(s.scale[g][p], LoadHalves(panel.scale[first + g]));
-      continue;
-    }
-    const __m512i low_mask = _mm512_set1_epi8(15);
-    const auto* blocks = reinterpret_cast<const PanelBlockQ4_1*>(panels[p]) + first;
-    block.lines[p] = s.weights[p][0][0];
+    const Reader reader(panels[p], w.columns / kGroup);
+    UnpackedGroup* to = s.groups[p];
+    block.lines[p] = kInPlace ? reinterpret_cast<const uint8_t*>(reader.Ahead(first)) : to->lines[0];
     for (int g = 0; g < count; ++g) {
-      HR_UNROLL for (int line = 0; line < 4; ++line) {
-        const __m512i both = _mm512_loadu_si512(blocks[g].quants[line]);
-        _mm512_store_si512(s.weights[p][g][line], _mm512_and_si512(both, low_mask));
-        _mm512_store_si512(s.weights[p][g][line + 4], _mm512_and_si512(_mm512_srli_epi16(both, 4), low_mask));
+      if constexpr (kInPlace) {
+        _mm512_store_ps(to[g].scale, reader.Scale(first + g));
+      } else {
+        UnpackGroup<Reader, kSigned>(reader, first + g, to[g]);
       }
-      _mm512_store_ps(s.scale[g][p], LoadHalves(blocks[g].scale));
-      _mm512_store_ps(s.min[g][p], LoadHalves(blocks[g].min));
     }
   }
   return block;
 }
 
+WeightBlock UnpackAny(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int64_t count) {
+  WeightBlock block{};
+  WithFormat(w.dtype, [&]<DType kType>() __attribute__((always_inline)) {
+    block = UnpackBlock<kType>(s, w, panels, first, static_cast<int>(count));
+  });
+  return block;
+}
+
 // Rows [first_row, first_row + rows) of a chunk: the block's second planes first, then its tiles.
-template <bool kQ4_1>
+template <GroupKind kKind>
 void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk, Target to) {
   const Activations& a = op.activations;
   const int64_t groups = a.groups(), first_row = chunk * kWideChunkRows;
@@ -272,7 +346,7 @@ void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk,
       for (int p = 0; p < kPanels; ++p) _mm512_store_ps(s.rest[r][p], _mm512_setzero_ps());
     }
   }
-  AddRest<kQ4_1>(s, w, a, chunk);
+  AddRest<kKind>(s, w, a, chunk);
   for (int64_t r = 0; r < rows; r += kTileColumns) {
     const int64_t tile = (first_row + r) / kTileColumns;
     const int width = a.TileWidth(tile);
@@ -283,12 +357,13 @@ void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk,
     rows_to.row_is_wide = a.row_is_wide + first_row + r;
     rows_to.out = to.out + (first_row + r) * to.out_stride;
     for (int p = 0; p < kPanels; ++p) rows_to.ahead[p] = to.ahead[p] + tile * to.ahead_lines * 64;
-    TileOf<kQ4_1>(width)(s, w, {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at}, rows_to);
+    const Rows x{a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at};
+    TileOf<kKind>(width)(s, w, x, rows_to);
   }
 }
 
 // Two panels at `data`, `step` bytes before the two that follow them, for all rows.
-template <bool kQ4_1>
+template <GroupKind kKind>
 void PanelPair(Scratch& s, const MatMul& op, const std::byte* const* data, int64_t step, Target to) {
   const int64_t groups = op.activations.groups();
   const int64_t blocks = (groups + kBlockGroups - 1) / kBlockGroups, block_groups = (groups + blocks - 1) / blocks;
@@ -298,20 +373,31 @@ void PanelPair(Scratch& s, const MatMul& op, const std::byte* const* data, int64
   for (int64_t chunk = 0; chunk < op.activations.chunks(); ++chunk) {
     for (int64_t g = 0; g < groups; g += block_groups) {
       const int64_t count = groups - g < block_groups ? groups - g : block_groups;
-      if (blocks > 1 || chunk == 0) w = UnpackBlock(s, op.weights, data, g, static_cast<int>(count));
+      if (blocks > 1 || chunk == 0) w = UnpackAny(s, op.weights, data, g, count);
       to.first_block = g == 0;
       to.last_block = g + count == groups;
-      AddChunk<kQ4_1>(s, w, op, chunk, to);
+      AddChunk<kKind>(s, w, op, chunk, to);
     }
   }
 }
 
 void AnyPanelPair(Scratch& s, const MatMul& op, const std::byte* const* data, int64_t step, const Target& to) {
-  op.weights.dtype == DType::kQ4_1 ? PanelPair<true>(s, op, data, step, to) : PanelPair<false>(s, op, data, step, to);
+  switch (FormatOf(op.weights.dtype).kind) {
+    case GroupKind::kPlain:
+      return PanelPair<GroupKind::kPlain>(s, op, data, step, to);
+    case GroupKind::kMin:
+      return PanelPair<GroupKind::kMin>(s, op, data, step, to);
+    case GroupKind::kFactors:
+      return PanelPair<GroupKind::kFactors>(s, op, data, step, to);
+    case GroupKind::kFactorsAndMins:
+      return;  // Takes refuses it
+  }
 }
 
+// Q2_K is left to avx512/: with two products of half a tile and the longest float part it is a third slower here.
 bool Takes(const MatMul& op) {
-  return (op.weights.dtype == DType::kQ4_1 || op.weights.dtype == DType::kQ8_0) && op.activations.rows >= kAmxRowsMin;
+  return IsQuantised(op.weights.dtype) && FormatOf(op.weights.dtype).kind != GroupKind::kFactorsAndMins &&
+         op.activations.rows >= kAmxRowsMin;
 }
 
 Target TargetOf(const MatMul& op, int64_t panel) {
@@ -324,9 +410,9 @@ Target TargetOf(const MatMul& op, int64_t panel) {
 }
 
 void MatMulPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
-  if (!Takes(op)) return Avx512Kernels().matmul(op, panel_begin, panel_end);
+  if (!Takes(op)) return Avx512MatMul(op, panel_begin, panel_end);
   Scratch scratch;
-  Configure();
+  Configure(FormatOf(op.weights.dtype).kind);
   for (int64_t p = panel_begin; p < panel_end; p += kPanels) {
     const bool two = p + 1 < panel_end;
     const std::byte* first = op.weights.data + p * op.weights.panel_bytes;
@@ -342,7 +428,7 @@ bool GateUpPanels(const GateUp& op, int64_t panel_begin, int64_t panel_end) {
   const MatMul& gate = op.gate;
   if (!Takes(gate) || gate.accumulate || op.up.dtype != gate.weights.dtype) return false;
   Scratch scratch;
-  Configure();
+  Configure(FormatOf(gate.weights.dtype).kind);
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     const std::byte* data[kPanels] = {gate.weights.data + p * gate.weights.panel_bytes,
                                       op.up.data + p * op.up.panel_bytes};

@@ -13,10 +13,10 @@ constexpr int kGroups = 16;  // of one pass
 struct LargerOf {
   HR_KERNEL_INLINE __m512 operator()(__m512 a, __m512 b) const { return _mm512_max_ps(a, b); }
 };
-// Lanes hold integers.
+// Lanes hold two 16-bit integers each.
 struct SumOf {
   HR_KERNEL_INLINE __m512 operator()(__m512 a, __m512 b) const {
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+    return _mm512_castsi512_ps(_mm512_add_epi16(_mm512_castps_si512(a), _mm512_castps_si512(b)));
   }
 };
 
@@ -65,12 +65,13 @@ HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t 
     auto* out = reinterpret_cast<__m128i*>(a.quants + a.GroupIndex(row, first + i) * kGroup);
     _mm_storeu_si128(out, _mm512_cvtepi32_epi8(q0));
     _mm_storeu_si128(out + 1, _mm512_cvtepi32_epi8(q1));
-    joined[i] = _mm512_castsi512_ps(_mm512_add_epi32(q0, q1));
+    joined[i] = _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xAAAAAAAA, q0, _mm512_slli_epi32(q1, 16)));
   }
   int32_t sum[kGroups];
   const __m512i sums = _mm512_castps_si512(JoinLanes(joined, SumOf{}));
   _mm512_storeu_si512(sum, sums);
-  _mm512_storeu_ps(scaled_sum, _mm512_mul_ps(scales, _mm512_cvtepi32_ps(sums)));
+  _mm512_storeu_ps(scaled_sum,
+                   _mm512_mul_ps(scales, _mm512_cvtepi32_ps(_mm512_madd_epi16(sums, _mm512_set1_epi16(1)))));
   for (int i = 0; i < n; ++i) {
     const int64_t at = a.GroupIndex(row, first + i);
     a.scale[at] = scale[i];
@@ -117,10 +118,10 @@ void Avx512QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_
     _mm_storeu_si128(reinterpret_cast<__m128i*>(a.rest_quants + entry * kGroup + 16 * i),
                      _mm512_cvtepi32_epi8(rest[i]));
   }
-  const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(rest[0], rest[1]));
+  const int32_t first = _mm512_reduce_add_epi32(rest[0]), second = _mm512_reduce_add_epi32(rest[1]);
   a.rest_scale[entry] = a.scale[at] / 254.0f;
-  a.rest_sum[entry] = sum;
-  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
+  a.rest_sum[entry] = PackHalfSums(first, second);
+  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(first + second);
 }
 
 }  // namespace headrace

@@ -24,17 +24,17 @@ void QuantizeRest(const Activations& a, int64_t row, int64_t group, int64_t entr
   const int64_t at = a.GroupIndex(row, group);
   const float largest = LargestMagnitude(x);
   const float inverse_rest = (largest > 0 ? 127.0f / largest : 0.0f) * 254.0f;
-  int32_t sum = 0;
+  int32_t sum[2] = {0, 0};
   for (int i = 0; i < kGroup; ++i) {
     const float rest = FusedMulAdd(-static_cast<float>(a.quants[at * kGroup + i]), a.scale[at], x[i]);
     const float q = RoundToEven(rest * inverse_rest);
     const auto clamped = static_cast<int32_t>(q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q);
     a.rest_quants[entry * kGroup + i] = static_cast<int8_t>(clamped);
-    sum += clamped;
+    sum[i / 16] += clamped;
   }
   a.rest_scale[entry] = a.scale[at] / 254.0f;
-  a.rest_sum[entry] = sum;
-  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum);
+  a.rest_sum[entry] = PackHalfSums(sum[0], sum[1]);
+  a.rest_scaled_sum[entry] = a.rest_scale[entry] * static_cast<float>(sum[0] + sum[1]);
 }
 
 void QuantizeRow(const Activations& a, int64_t row) {
@@ -50,15 +50,15 @@ void QuantizeRow(const Activations& a, int64_t row) {
     const int64_t at = a.GroupIndex(row, g);
     const float largest = a.scale[at];
     const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
-    int32_t sum = 0;
+    int32_t sum[2] = {0, 0};
     for (int i = 0; i < kGroup; ++i) {
       const int32_t q = static_cast<int32_t>(RoundToEven(x[i] * inverse));
       a.quants[at * kGroup + i] = static_cast<int8_t>(q);
-      sum += q;
+      sum[i / 16] += q;
     }
     a.scale[at] = largest / 127.0f;
-    a.sum[at] = sum;
-    a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum);
+    a.sum[at] = PackHalfSums(sum[0], sum[1]);
+    a.scaled_sum[at] = a.scale[at] * static_cast<float>(sum[0] + sum[1]);
     a.wide[row * a.groups() + g] = largest * largest > threshold;
   }
 }
