@@ -7,15 +7,14 @@
 // [64 / 2][head_dim][2], so that a lane is an element. K and V are read only in this stored form, also for the current
 // chunk.
 //
-// The bits. Quantise(x, most) of a vector: L = max |x_i|; scale = L / most; inverse = L >= kSmallestScaled ? most / L
-// : 0; quant_i = nearest-even(x_i * inverse).
-//   K = Quantise(k, KvMost(type, 8191)), V = Quantise(v, KvMost(type, 4095)) for each token and head when it is stored
-//   Q = Quantise(q * softmax_scale, 4095)
+// The bits. Quantise(x, scale): quant_i = nearest-even(x_i * inverse), inverse = scale >= kSmallestScaled ? 1 / scale :
+// 0. By length: scale = sqrt(16-lane sum of x_i^2) / kLength, so that the product of two such vectors fits 32 bits
+// whatever their size (Cauchy-Schwarz). By size: scale = max |x_i| / most.
+//   K of a token: by length, of int8 by size 127;  V: by size kLength or 127;  Q = q * softmax_scale: by length
 // For each query head and page, tokens that the query does not see left out (after its position, before its window):
-//   score_t = from +0, for each 64 elements in order (a part of the sum fits 32 bits): fma(float(sum of Q_d * K_td),
-//             Q.scale * K_t.scale, score_t)
+//   score_t = float(sum of Q_d * K_td) * (Q.scale * K_t.scale)
 //   m = max score;  p_t = exp(score_t - m);  l = 16-lane sum of p over the page (lane j takes t = j, j+16, j+32, j+48)
-//   W = Quantise(p_t * V_t.scale over t, 8191), +0 where left out;  dot_d = sum of W_t * V_td
+//   W: w_t = p_t * V_t.scale, +0 where left out, scale = (16-lane sum of w) / kLength;  dot_d = sum of W_t * V_td
 // Pages are merged in order. The first: m, l, o_d = float(dot_d) * W.scale. Then M = max(m_run, m), a = exp(m_run - M),
 // b = exp(m - M), l_run = fma(l_run, a, l * b), o_run = fma(o_run, a, float(dot_d) * (W.scale * b)). At the end
 // out_d = o_d / l.
@@ -30,16 +29,14 @@ constexpr int kPageTokens = 64;
 constexpr int kHeadDimMax = 256;
 constexpr int kGroupHeadsMax = 16;     // query heads of one KV head
 constexpr int kAttentionRowsMax = 16;  // query rows of one work unit
-constexpr int kScoreElements = 64;     // of a head whose products are summed as integers
 
-// The largest quants: 64 * 4095 * 8191 < 2^31.
-constexpr float kKeyMost = 8191, kQueryMost = 4095, kValueMost = 4095, kWeightMost = 8191;
+// Lengths, sizes and sums in steps of a quant; 32,767 less what rounding may add.
+constexpr float kLength = 32700;
 constexpr float kSmallestScaled = 1e-30f;
 
 enum class KvType : uint8_t { kInt16, kInt8 };
 
 constexpr int KvElementBytes(KvType type) { return type == KvType::kInt16 ? 2 : 1; }
-constexpr float KvMost(KvType type, float most) { return type == KvType::kInt16 ? most : 127.0f; }
 // Bytes of one page of K or of V; a multiple of 64.
 constexpr int64_t KvPageBytes(KvType type, int head_dim) {
   return kPageTokens * (int64_t{KvElementBytes(type)} * head_dim + int64_t{sizeof(float)});

@@ -58,14 +58,32 @@ struct AttentionPage {
 };
 
 template <typename L>
-HR_KERNEL_INLINE void QuantiseVector(const float* x, int n, float factor, float most, int16_t* quants, float* scale) {
+HR_KERNEL_INLINE float SizeOf(const float* x, int n) {
   typename L::F top = L::Zero();
-  const auto by = L::Set(factor);
-  for (int i = 0; i < n; i += L::kLanes) top = L::Max(top, L::Abs(L::Mul(L::Load(x + i), by)));
-  const float largest = L::LargestOf(top);
-  *scale = largest / most;
-  const auto inverse = L::Set(largest >= kSmallestScaled ? most / largest : 0.0f);
-  for (int i = 0; i < n; i += L::kLanes) L::StoreShorts(quants + i, L::Mul(L::Mul(L::Load(x + i), by), inverse));
+  for (int i = 0; i < n; i += L::kLanes) top = L::Max(top, L::Abs(L::Load(x + i)));
+  return L::LargestOf(top);
+}
+
+template <typename L>
+HR_KERNEL_INLINE float LengthOf(const float* x, int n) {
+  constexpr int kSums = 16 / L::kLanes;
+  typename L::F sum[kSums];
+  HR_UNROLL for (int j = 0; j < kSums; ++j) sum[j] = L::Zero();
+  for (int i = 0; i < n; i += 16) {
+    HR_UNROLL for (int j = 0; j < kSums; ++j) {
+      const auto v = L::Load(x + i + L::kLanes * j);
+      sum[j] = L::Fma(v, v, sum[j]);
+    }
+  }
+  return __builtin_sqrtf(L::TreeOf(sum));
+}
+
+HR_KERNEL_INLINE float InverseOf(float scale) { return scale >= kSmallestScaled ? 1.0f / scale : 0.0f; }
+
+template <typename L>
+HR_KERNEL_INLINE void QuantiseVector(const float* x, int n, float scale, int16_t* quants) {
+  const auto inverse = L::Set(InverseOf(scale));
+  for (int i = 0; i < n; i += L::kLanes) L::StoreShorts(quants + i, L::Mul(L::Load(x + i), inverse));
 }
 
 // Scores of queries [first, first + N) for tokens [t0, t0 + V * kLanes); slots without a token hold anything.
@@ -74,36 +92,32 @@ HR_KERNEL_INLINE void ScoreColumns(const AttentionPage& page, int first, const T
                                    int t0) {
   const int head_dim = page.op.head_dim;
   const int16_t* q = page.q + first * head_dim;
-  for (int d0 = 0; d0 < head_dim; d0 += kScoreElements) {
-    typename L::I sum[N][V];
-    HR_UNROLL for (int n = 0; n < N; ++n) { HR_UNROLL for (int j = 0; j < V; ++j) sum[n][j] = L::ZeroI(); }
-    const int end = head_dim < d0 + kScoreElements ? head_dim : d0 + kScoreElements;
-    for (int d = d0; d < end; d += 2) {
-      const T* k = k_page + d * kPageTokens + 2 * t0;
-      typename L::I keys[V];
-      HR_UNROLL for (int j = 0; j < V; ++j) keys[j] = L::LoadPairs(k + 2 * L::kLanes * j);
-      HR_UNROLL for (int n = 0; n < N; ++n) {
-        const auto x = L::SplatPair(q + n * head_dim + d);
-        HR_UNROLL for (int j = 0; j < V; ++j) L::AddDot(sum[n][j], x, keys[j]);
-      }
-    }
+  typename L::I sum[N][V];
+  HR_UNROLL for (int n = 0; n < N; ++n) { HR_UNROLL for (int j = 0; j < V; ++j) sum[n][j] = L::ZeroI(); }
+  for (int d = 0; d < head_dim; d += 2) {
+    const T* k = k_page + d * kPageTokens + 2 * t0;
+    typename L::I keys[V];
+    HR_UNROLL for (int j = 0; j < V; ++j) keys[j] = L::LoadPairs(k + 2 * L::kLanes * j);
     HR_UNROLL for (int n = 0; n < N; ++n) {
-      const auto q_scale = L::Set(page.q_scale[first + n]);
-      float* p = page.p + (first + n) * kPageTokens + t0;
-      HR_UNROLL for (int j = 0; j < V; ++j) {
-        const auto scale = L::Mul(q_scale, L::Load(k_scale + t0 + L::kLanes * j));
-        const auto before = d0 == 0 ? L::Zero() : L::Load(p + L::kLanes * j);
-        L::Store(p + L::kLanes * j, L::Fma(L::ToFloat(sum[n][j]), scale, before));
-      }
+      const auto x = L::SplatPair(q + n * head_dim + d);
+      HR_UNROLL for (int j = 0; j < V; ++j) L::AddDot(sum[n][j], x, keys[j]);
+    }
+  }
+  HR_UNROLL for (int n = 0; n < N; ++n) {
+    const auto q_scale = L::Set(page.q_scale[first + n]);
+    float* p = page.p + (first + n) * kPageTokens + t0;
+    HR_UNROLL for (int j = 0; j < V; ++j) {
+      const auto scale = L::Mul(q_scale, L::Load(k_scale + t0 + L::kLanes * j));
+      L::Store(p + L::kLanes * j, L::Mul(L::ToFloat(sum[n][j]), scale));
     }
   }
 }
 
 // Unscaled weights of one query over the page, to p. kWhole: it sees all 64 tokens.
 template <typename L, bool kWhole>
-HR_KERNEL_INLINE void Softmax(float* p, const float* v_scale, int begin, int end, float* m, float* l, float* most) {
+HR_KERNEL_INLINE void Softmax(float* p, const float* v_scale, int begin, int end, float* m, float* l, float* w_sum) {
   constexpr int kVectors = kPageTokens / L::kLanes, kSums = 16 / L::kLanes;
-  typename L::F score[kVectors], sum[kSums], largest[kSums];
+  typename L::F score[kVectors], sum[kSums], weights[kSums];
   const auto lowest = L::Set(-3.402823466e38f);
   HR_UNROLL for (int j = 0; j < kVectors; ++j) {
     score[j] = L::Load(p + L::kLanes * j);
@@ -112,7 +126,7 @@ HR_KERNEL_INLINE void Softmax(float* p, const float* v_scale, int begin, int end
   auto top = score[0];
   HR_UNROLL for (int j = 1; j < kVectors; ++j) top = L::Max(top, score[j]);
   *m = L::LargestOf(top);
-  HR_UNROLL for (int j = 0; j < kSums; ++j) sum[j] = largest[j] = L::Zero();
+  HR_UNROLL for (int j = 0; j < kSums; ++j) sum[j] = weights[j] = L::Zero();
   const auto by = L::Set(*m);
   HR_UNROLL for (int j = 0; j < kVectors; ++j) {
     auto e = L::ExpBelow88(L::Sub(score[j], by));
@@ -122,62 +136,61 @@ HR_KERNEL_INLINE void Softmax(float* p, const float* v_scale, int begin, int end
       weight = L::Keep(weight, begin - L::kLanes * j, end - L::kLanes * j, L::Zero());
     }
     sum[j % kSums] = L::Add(sum[j % kSums], e);
-    largest[j % kSums] = L::Max(largest[j % kSums], weight);
+    weights[j % kSums] = L::Add(weights[j % kSums], weight);
     L::Store(p + L::kLanes * j, weight);
   }
   *l = L::TreeOf(sum);
-  HR_UNROLL for (int j = 1; j < kSums; ++j) largest[0] = L::Max(largest[0], largest[j]);
-  *most = L::LargestOf(largest[0]);
+  *w_sum = L::TreeOf(weights);
 }
 
 // Weights of queries [first, first + kLanes) and how the page joins their running states; queries beyond the last are
 // scratch.
 template <typename L>
 HR_KERNEL_INLINE void SoftmaxBlock(const AttentionPage& page, int first, const float* v_scale) {
-  float m[L::kLanes], l[L::kLanes], most[L::kLanes], inverse[L::kLanes];
+  float m[L::kLanes], l[L::kLanes], w_sum[L::kLanes], w_scale[L::kLanes];
   const int n = page.queries - first < L::kLanes ? page.queries - first : L::kLanes;
   for (int i = 0; i < L::kLanes; ++i) {
     const int begin = i < n ? page.seen[first + i].begin : 0, end = i < n ? page.seen[first + i].end : 0;
     float* p = page.p + (first + i) * kPageTokens;
-    m[i] = l[i] = most[i] = 0;
+    m[i] = l[i] = w_sum[i] = 0;
     if (begin == 0 && end == kPageTokens) {
-      Softmax<L, true>(p, v_scale, begin, end, m + i, l + i, most + i);
+      Softmax<L, true>(p, v_scale, begin, end, m + i, l + i, w_sum + i);
     } else if (begin < end) {
-      Softmax<L, false>(p, v_scale, begin, end, m + i, l + i, most + i);
+      Softmax<L, false>(p, v_scale, begin, end, m + i, l + i, w_sum + i);
     }
   }
-  for (int i = 0; i < L::kLanes; ++i) inverse[i] = most[i] >= kSmallestScaled ? kWeightMost / most[i] : 0.0f;
+  const auto new_scale = L::Div(L::Load(w_sum), L::Set(kLength));
+  L::Store(w_scale, new_scale);
   for (int i = 0; i < n; ++i) {
     if (!page.Sees(first + i)) continue;
-    const auto factor = L::Set(inverse[i]);
+    const auto factor = L::Set(InverseOf(w_scale[i]));
     for (int j = 0; j < kPageTokens; j += L::kLanes) {
       const int64_t at = int64_t{first + i} * kPageTokens + j;
       L::StoreShorts(page.w + at, L::Mul(L::Load(page.p + at), factor));
     }
   }
   const auto new_m = L::Load(m), new_l = L::Load(l), run_m = L::Load(page.m + first);
-  const auto w_scale = L::Div(L::Load(most), L::Set(kWeightMost)), top = L::Max(new_m, run_m);
+  const auto top = L::Max(new_m, run_m);
   const auto a = L::ExpBelow88(L::Sub(run_m, top)), b = L::ExpBelow88(L::Sub(new_m, top));
   const auto sum = L::Fma(L::Load(page.l + first), a, L::Mul(new_l, b));
   if (n == L::kLanes && page.Sees(first) && page.Sees(first + n - 1) && !page.seen[first + n - 1].is_first) {
     L::Store(page.m + first, top);
     L::Store(page.l + first, sum);
     L::Store(page.a + first, a);
-    return L::Store(page.b + first, L::Mul(w_scale, b));
+    return L::Store(page.b + first, L::Mul(new_scale, b));
   }
-  float merged[5][L::kLanes];
+  float merged[4][L::kLanes];
   L::Store(merged[0], top);
   L::Store(merged[1], sum);
   L::Store(merged[2], a);
-  L::Store(merged[3], L::Mul(w_scale, b));
-  L::Store(merged[4], w_scale);
+  L::Store(merged[3], L::Mul(new_scale, b));
   for (int i = 0; i < n; ++i) {
     if (!page.Sees(first + i)) continue;
     const bool is_first = page.seen[first + i].is_first;
     page.m[first + i] = is_first ? m[i] : merged[0][i];
     page.l[first + i] = is_first ? l[i] : merged[1][i];
     page.a[first + i] = merged[2][i];
-    page.b[first + i] = is_first ? merged[4][i] : merged[3][i];
+    page.b[first + i] = is_first ? w_scale[i] : merged[3][i];
   }
 }
 
@@ -301,9 +314,13 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
                      queries,
                      false,
                      {}};
+  float scaled[kHeadDimMax];
+  const auto softmax_scale = L::Set(op.softmax_scale);
   for (int i = 0; i < queries; ++i) {
     const float* q = op.queries + i / op.group_heads * op.query_stride + int64_t{i % op.group_heads} * op.head_dim;
-    QuantiseVector<L>(q, op.head_dim, op.softmax_scale, kQueryMost, page.q + i * op.head_dim, page.q_scale + i);
+    for (int d = 0; d < op.head_dim; d += L::kLanes) L::Store(scaled + d, L::Mul(L::Load(q + d), softmax_scale));
+    page.q_scale[i] = LengthOf<L>(scaled, op.head_dim) / kLength;
+    QuantiseVector<L>(scaled, op.head_dim, page.q_scale[i], page.q + i * op.head_dim);
   }
   const int64_t scales = int64_t{KvElementBytes(op.kv_type)} * kPageTokens * op.head_dim;
   const int64_t first = op.first_position + 1, end = op.first_position + op.rows;
@@ -339,11 +356,14 @@ HR_KERNEL_INLINE void StoreKvTiles(const KvSlot& op) {
   const int64_t scales = int64_t{KvElementBytes(op.type)} * kPageTokens * op.head_dim;
   const int row = op.slot / 2 * op.head_dim * 2, place = op.slot % 2;
   int16_t k[kHeadDimMax], v[kHeadDimMax];
-  QuantiseVector<L>(op.k, op.head_dim, 1.0f, KvMost(op.type, kKeyMost), k,
-                    reinterpret_cast<float*>(op.k_page + scales) + op.slot);
-  QuantiseVector<L>(op.v, op.head_dim, 1.0f, KvMost(op.type, kValueMost), v,
-                    reinterpret_cast<float*>(op.v_page + scales) + op.slot);
-  if (op.type == KvType::kInt16) {
+  const bool is_int8 = op.type == KvType::kInt8;
+  const float k_scale = is_int8 ? SizeOf<L>(op.k, op.head_dim) / 127.0f : LengthOf<L>(op.k, op.head_dim) / kLength;
+  const float v_scale = SizeOf<L>(op.v, op.head_dim) / (is_int8 ? 127.0f : kLength);
+  reinterpret_cast<float*>(op.k_page + scales)[op.slot] = k_scale;
+  reinterpret_cast<float*>(op.v_page + scales)[op.slot] = v_scale;
+  QuantiseVector<L>(op.k, op.head_dim, k_scale, k);
+  QuantiseVector<L>(op.v, op.head_dim, v_scale, v);
+  if (!is_int8) {
     auto* v_page = reinterpret_cast<int16_t*>(op.v_page) + row;
     StoreKey<int32_t>(k, op.head_dim, reinterpret_cast<int16_t*>(op.k_page), op.slot);
     for (int d = 0; d < op.head_dim; d += L::kLanes) L::StoreInterleaved(v_page + 2 * d, v + d, place);

@@ -49,6 +49,15 @@ HR_KERNEL_INLINE float CanonicalExp(float x) {
 // x * sigmoid(x).
 HR_KERNEL_INLINE float CanonicalSilu(float x) { return x / (1.0f + CanonicalExp(-x)); }
 
+// x / 2 * (1 + tanh(u)), u = sqrt(2 / pi) * (x + 0.044715 x^3): GELU by its tanh formula (Hendrycks and Gimpel, 2016).
+// (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)), which loses nothing where tanh(u) is near -1.
+constexpr float kGeluLinear = 1.59576912f;   // 2 sqrt(2 / pi)
+constexpr float kGeluCubic = 0.0713548163f;  // 0.044715 times that
+HR_KERNEL_INLINE float CanonicalGelu(float x) {
+  const float u2 = x * FusedMulAdd(x * x, kGeluCubic, kGeluLinear);
+  return x / (1.0f + CanonicalExp(-u2));
+}
+
 // The sum of 16 lanes: halves are added until one is left.
 HR_KERNEL_INLINE float TreeSum16(const float lanes[16]) {
   float t[16];

@@ -29,8 +29,10 @@ Result<const KernelTable*> ChooseKernels(std::string_view forced) {
               "no kernels named '" + std::string(forced) + "' for this CPU; usable here: " + names, "HEADRACE_ISA");
 }
 
-void MultiplyGateUp(const KernelTable& table, const GateUp& op, int64_t panel_begin, int64_t panel_end) {
-  if (table.gate_up != nullptr && table.gate_up(op, panel_begin, panel_end)) return;
+void MultiplyGateUp(const KernelTable& table, const GateUp& op, GateFunction function, int64_t panel_begin,
+                    int64_t panel_end) {
+  const bool silu = function == GateFunction::kSilu;
+  if (silu && table.gate_up != nullptr && table.gate_up(op, panel_begin, panel_end)) return;
   MatMul up = op.gate;
   up.weights = op.up;
   up.out = op.up_out;
@@ -39,7 +41,7 @@ void MultiplyGateUp(const KernelTable& table, const GateUp& op, int64_t panel_be
   const int64_t column = panel_begin * kPanelRows, end = std::min(panel_end * kPanelRows, op.up.rows);
   for (int64_t row = 0; row < up.activations.rows; ++row) {
     float* out = op.gate.out + row * op.gate.out_stride + column;
-    table.silu_mul(out, op.up_out + row * op.gate.out_stride + column, end - column, out);
+    (silu ? table.silu_mul : table.gelu_mul)(out, op.up_out + row * op.gate.out_stride + column, end - column, out);
   }
 }
 

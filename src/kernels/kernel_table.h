@@ -28,6 +28,8 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* out);
   // out = silu(gate) * up.
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
+  // out = gelu(gate) * up, by the tanh formula.
+  void (*gelu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*attend)(const Attention& op);
   void (*rotate)(const Rotation& op);
   // Quantises one token's K and V of one head into its page slots.
@@ -53,8 +55,11 @@ Result<const KernelTable*> ChooseKernels(std::string_view forced);
 // Lists and quantises the wide groups of one chunk of rows.
 void QuantizeWideGroups(const KernelTable& table, const Activations& activations, int64_t chunk);
 
-// Panels [panel_begin, panel_end) of a GateUp, all activation rows.
-void MultiplyGateUp(const KernelTable& table, const GateUp& op, int64_t panel_begin, int64_t panel_end);
+enum class GateFunction : uint8_t { kSilu, kGelu };
+
+// Panels [panel_begin, panel_end) of a GateUp, all activation rows; with kGelu its silu is gelu.
+void MultiplyGateUp(const KernelTable& table, const GateUp& op, GateFunction function, int64_t panel_begin,
+                    int64_t panel_end);
 
 // Bytes of the packed form of a [rows, columns] matrix. REQUIRES: computable dtype, columns % its block == 0 and,
 // for quantised types, columns % 32 == 0.

@@ -1,4 +1,5 @@
-// The llama family: RMSNorm, grouped-query attention with rotary positions, SwiGLU (Touvron et al., 2023).
+// Decoders of the llama kind: RMSNorm, grouped-query attention with rotary positions, a gated feed-forward (Touvron et
+// al., 2023). What a family adds or changes is data: its tensors (families/family.h) and scales (model_config.h).
 // Forward runs one step's rows, of any mix of sequences, through all layers. Its bits depend on nothing but the weights
 // and each row's own history (law 1): see the op headers in kernels/.
 #pragma once
@@ -12,6 +13,7 @@
 #include "base/compute_pool.h"
 #include "base/huge_buffer.h"
 #include "kernels/kernel_table.h"
+#include "model/families/family.h"
 #include "model/model_config.h"
 #include "model/step_scratch.h"
 
@@ -56,6 +58,8 @@ class LlamaModel {
   const ModelConfig& config() const { return config_; }
   uint64_t weight_bytes() const { return weights_.bytes(); }
   uint64_t scratch_bytes() const;
+  // Whether rope takes LongRoPE's factors for long contexts: it changes every answer.
+  bool long_factors() const { return TakesLongFactors(config_.rope, limits_.context); }
   // Tensors of the file that the model does not use.
   const std::vector<std::string>& unused_tensors() const { return unused_tensors_; }
 
@@ -63,11 +67,21 @@ class LlamaModel {
   void Forward(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, float* logits);
 
  private:
+  // sine and cosine of each position and pair: [context][dims / 2].
+  struct RopeTable {
+    std::vector<float> cosine, sine;
+  };
+  // Vectors that the family has not are null.
   struct Layer {
-    const float* attention_norm;
+    const float* attention_norm = nullptr;
     PackedMatrix q, k, v, o;
-    const float* ffn_norm;
+    const float *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr;
+    const float *q_norm = nullptr, *k_norm = nullptr;
+    const float* post_attention_norm = nullptr;
+    const float* ffn_norm = nullptr;
     PackedMatrix gate, up, down;
+    const float* post_ffn_norm = nullptr;
+    const RopeTable* rope = nullptr;
   };
   // One product of a stage.
   struct Product {
@@ -85,6 +99,7 @@ class LlamaModel {
     const ForwardBatch& batch;
     const KvPages& kv;
     int64_t rows;
+    const ScratchRows* hidden;  // of these rows
   };
   // Rows [first, first + count) of the step: consecutive tokens of one sequence.
   struct RowRun {
@@ -95,11 +110,18 @@ class LlamaModel {
 
   LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits);
   Status AllocateScratch(int threads);
-  void FillRopeTable(const std::vector<float>& factors);
+  void FillRopeTable(const RopeConfig& rope, const std::vector<float>& factors, RopeTable* out) const;
   void PrepareStep(const ForwardBatch& batch);
   // The stages, called by every worker inside Run.
   void Embed(const Step& step);
   void RunLayer(const Step& step, int layer);
+  void FinishLayer(const Step& step, const Layer& layer, const ScratchRows& attended);
+  // Whether rows end in the last layer, once their keys and values are stored: nobody asks for their logits.
+  static bool RowsEnd(const Step& step) { return step.batch.logit_rows.size() < static_cast<size_t>(step.rows); }
+  // What attention gave for the rows whose logits are wanted, into `q`, and their hidden rows, into `wanted`.
+  void GatherWanted(const Step& step);
+  // hidden += residual_scale * norm(weights * x), the norm where it is not null.
+  void AddProduct(const Step& step, const PackedMatrix& weights, const Activations& x, const float* norm);
   void Head(const Step& step, float* logits);
   Activations Norm(const Step& step, const float* weight, float wide_ratio);
   void Multiply(const Step& step, const Activations& x, std::span<const Product> products);
@@ -113,10 +135,13 @@ class LlamaModel {
   // Quantises values that are there.
   Activations MakeActivations(const Step& step, const ScratchRows& values, int64_t rows, int64_t columns,
                               float wide_ratio);
+  // Biases and head norms of one KV head: its k, v and the queries that share it.
+  void FinishHeads(const Layer& layer, int64_t head, float* q, float* k, float* v) const;
   void RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head);
   void Attend(const Step& step, int layer, const RowRun& run, int64_t head);
-  void RotateStoreAttend(const Step& step, int layer);
-  void Rotate(float* x, int64_t position) const;
+  // rows_end: only rows whose logits are wanted attend.
+  void RotateStoreAttend(const Step& step, int layer, bool rows_end);
+  void Rotate(const RopeTable& rope, float* x, int64_t position) const;
 
   const ModelConfig config_;
   const KernelTable& kernels_;
@@ -125,11 +150,12 @@ class LlamaModel {
   std::vector<Layer> layers_;
   const float* output_norm_ = nullptr;
   PackedMatrix embedding_, head_;
-  std::vector<float> rope_cos_, rope_sin_;  // [context][dims / 2]
+  RopeTable rope_, window_rope_;  // the second one of layers with a window, where it is another
   std::vector<std::string> unused_tensors_;
 
   StepScratch scratch_;
   std::vector<RowRun> attention_runs_;  // at most kAttentionRowsMax rows each
+  std::vector<RowRun> wanted_runs_;     // of the rows whose logits are wanted, one each
   std::vector<RowRun> store_runs_;      // within one page of the KV cache each
   bool single_rows_ = false;            // no sequence has more than one row in this step
 };

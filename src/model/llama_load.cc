@@ -1,4 +1,4 @@
-// Loading of the llama family: names and shapes are checked first, then all matrices are packed by all threads.
+// Loading of a decoder: names and shapes are checked first, then all matrices are packed by all threads.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -17,24 +17,9 @@ constexpr int64_t kAlignment = 64;
 // Panels that one unit of loading reads and packs: about 1 MB, one read call.
 constexpr int64_t kReadBytes = 1 << 20;
 
-// The two spellings of each tensor; {} is the layer.
-struct TensorNames {
-  const char* gguf;
-  const char* hugging_face;
-};
-constexpr TensorNames kEmbedding{"token_embd.weight", "model.embed_tokens.weight"};
-constexpr TensorNames kOutputNorm{"output_norm.weight", "model.norm.weight"};
-constexpr TensorNames kOutput{"output.weight", "lm_head.weight"};
-constexpr TensorNames kAttentionNorm{"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"};
-constexpr TensorNames kQ{"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight"};
-constexpr TensorNames kK{"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight"};
-constexpr TensorNames kV{"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight"};
-constexpr TensorNames kO{"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight"};
-constexpr TensorNames kFfnNorm{"blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight"};
-constexpr TensorNames kGate{"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"};
-constexpr TensorNames kUp{"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"};
-constexpr TensorNames kDown{"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"};
 constexpr TensorNames kRopeFactors{"rope_freqs.weight", "rope_freqs.weight"};
+constexpr TensorNames kShortFactors{"rope_factors_short.weight", "rope_factors_short.weight"};
+constexpr TensorNames kLongFactors{"rope_factors_long.weight", "rope_factors_long.weight"};
 
 }  // namespace
 
@@ -45,8 +30,8 @@ class LlamaModel::Loader {
   Status Load() {
     const ModelConfig& c = model_.config_;
     model_.layers_.resize(static_cast<size_t>(c.layers));
-    HR_RETURN_IF_ERROR(Matrix(kEmbedding, 0, c.vocab_size, c.width, &model_.embedding_));
-    HR_RETURN_IF_ERROR(Vector(kOutputNorm, 0, c.width, &model_.output_norm_));
+    HR_RETURN_IF_ERROR(Matrix(kEmbeddingNames, 0, c.vocab_size, c.width, &model_.embedding_));
+    HR_RETURN_IF_ERROR(Vector(kOutputNormNames, 0, c.width, &model_.output_norm_));
     HR_RETURN_IF_ERROR(PlanHead());
     for (int l = 0; l < c.layers; ++l) HR_RETURN_IF_ERROR(PlanLayer(l));
     std::vector<float> factors;
@@ -57,7 +42,8 @@ class LlamaModel::Loader {
     for (auto& [matrix, offset] : matrices_) matrix->data = model_.weights_.data() + offset;
     for (auto& [vector, offset] : vectors_) *vector = reinterpret_cast<const float*>(model_.weights_.data() + offset);
     if (tied_) model_.head_ = model_.embedding_;
-    model_.FillRopeTable(factors);
+    model_.FillRopeTable(c.rope, factors, &model_.rope_);
+    if (c.window_rope) model_.FillRopeTable(*c.window_rope, {}, &model_.window_rope_);
     return {};
   }
 
@@ -68,6 +54,9 @@ class LlamaModel::Loader {
     int64_t offset;       // of the packed tensor
     int64_t first_panel;  // -1: a vector of floats
     int64_t panels;
+    int64_t first_row = 0;  // of the tensor that holds the matrix,
+    int64_t rows = 0;       // and how many are its own
+    bool norm = false;      // of a vector: the weights of a norm
   };
 
   std::string Name(const TensorNames& names, int layer) const {
@@ -104,8 +93,15 @@ class LlamaModel::Loader {
   }
 
   Status Matrix(const TensorNames& names, int layer, int64_t rows, int64_t columns, PackedMatrix* out) {
-    HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, layer, {rows, columns}));
+    return Rows(names, layer, {rows, columns}, 0, rows, out);
+  }
+
+  // Rows [first, first + rows) of a tensor of `shape`.
+  Status Rows(const TensorNames& names, int layer, std::vector<int64_t> shape, int64_t first, int64_t rows,
+              PackedMatrix* out) {
+    HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, layer, shape));
     const DTypeInfo& info = Info(tensor->dtype);
+    const int64_t columns = tensor->columns();
     if (columns % info.block_elements != 0) {
       return Fail(ErrorCode::kCorruptData,
                   fmt::format("tensor {}: {} columns are no multiple of {}'s {}", tensor->name, columns, info.name,
@@ -117,23 +113,28 @@ class LlamaModel::Loader {
     matrices_.emplace_back(out, offset);
     const int64_t run = std::max<int64_t>(1, kReadBytes / out->panel_bytes);
     for (int64_t p = 0; p < out->panels(); p += run)
-      units_.push_back({tensor, offset, p, std::min(run, out->panels() - p)});
+      units_.push_back({tensor, offset, p, std::min(run, out->panels() - p), first, rows});
     return {};
   }
 
-  Status Vector(const TensorNames& names, int layer, int64_t size, const float** out) {
+  // Nothing where the family has no such tensor.
+  Status Vector(const TensorNames& names, int layer, int64_t size, const float** out, bool norm = true) {
+    if (!names) return {};
     HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, layer, {size}));
     const int64_t offset = Reserve(size * 4);
     vectors_.emplace_back(out, offset);
-    units_.push_back({tensor, offset, -1, 0});
+    units_.push_back({tensor, offset, -1, 0, 0, size, norm});
     return {};
+  }
+  Status Bias(const TensorNames& names, int layer, int64_t size, const float** out) {
+    return Vector(names, layer, size, out, /*norm=*/false);
   }
 
   // O-36: no output tensor means the embedding is the head, unless the configuration says that it is not tied.
   Status PlanHead() {
     const ModelConfig& c = model_.config_;
-    const std::string name = Name(kOutput, 0);
-    if (file_.Find(name) != nullptr) return Matrix(kOutput, 0, c.vocab_size, c.width, &model_.head_);
+    const std::string name = Name(kHeadNames, 0);
+    if (file_.Find(name) != nullptr) return Matrix(kHeadNames, 0, c.vocab_size, c.width, &model_.head_);
     if (file_.format() == ModelFile::Format::kSafetensors && !c.tied_head_declared) {
       return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} is missing and tie_word_embeddings is false", name),
                   name);
@@ -144,27 +145,69 @@ class LlamaModel::Loader {
 
   Status PlanLayer(int l) {
     const ModelConfig& c = model_.config_;
+    const LayerNames& names = c.family->layer;
     Layer& layer = model_.layers_[static_cast<size_t>(l)];
-    HR_RETURN_IF_ERROR(Vector(kAttentionNorm, l, c.width, &layer.attention_norm));
-    HR_RETURN_IF_ERROR(Matrix(kQ, l, c.q_width(), c.width, &layer.q));
-    HR_RETURN_IF_ERROR(Matrix(kK, l, c.kv_width(), c.width, &layer.k));
-    HR_RETURN_IF_ERROR(Matrix(kV, l, c.kv_width(), c.width, &layer.v));
-    HR_RETURN_IF_ERROR(Matrix(kO, l, c.width, c.q_width(), &layer.o));
-    HR_RETURN_IF_ERROR(Vector(kFfnNorm, l, c.width, &layer.ffn_norm));
-    HR_RETURN_IF_ERROR(Matrix(kGate, l, c.ffn_width, c.width, &layer.gate));
-    HR_RETURN_IF_ERROR(Matrix(kUp, l, c.ffn_width, c.width, &layer.up));
-    return Matrix(kDown, l, c.width, c.ffn_width, &layer.down);
+    const bool slides = !c.slides.empty() && c.slides[static_cast<size_t>(l)] != 0;
+    layer.rope = slides && c.window_rope ? &model_.window_rope_ : &model_.rope_;
+    HR_RETURN_IF_ERROR(Vector(names.attention_norm, l, c.width, &layer.attention_norm));
+    HR_RETURN_IF_ERROR(PlanQkv(names, l, layer));
+    HR_RETURN_IF_ERROR(Matrix(names.o, l, c.width, c.q_width(), &layer.o));
+    HR_RETURN_IF_ERROR(Vector(names.post_attention_norm, l, c.width, &layer.post_attention_norm));
+    HR_RETURN_IF_ERROR(Vector(names.ffn_norm, l, c.width, &layer.ffn_norm));
+    if (names.gate_up) {
+      const std::vector<int64_t> shape{2 * int64_t{c.ffn_width}, c.width};
+      HR_RETURN_IF_ERROR(Rows(names.gate_up, l, shape, 0, c.ffn_width, &layer.gate));
+      HR_RETURN_IF_ERROR(Rows(names.gate_up, l, shape, c.ffn_width, c.ffn_width, &layer.up));
+    } else {
+      HR_RETURN_IF_ERROR(Matrix(names.gate, l, c.ffn_width, c.width, &layer.gate));
+      HR_RETURN_IF_ERROR(Matrix(names.up, l, c.ffn_width, c.width, &layer.up));
+    }
+    HR_RETURN_IF_ERROR(Matrix(names.down, l, c.width, c.ffn_width, &layer.down));
+    return Vector(names.post_ffn_norm, l, c.width, &layer.post_ffn_norm);
   }
 
+  Status PlanQkv(const LayerNames& names, int l, Layer& layer) {
+    const ModelConfig& c = model_.config_;
+    const int64_t q = c.q_width(), kv = c.kv_width();
+    if (names.qkv) {
+      const std::vector<int64_t> shape{q + 2 * kv, c.width};
+      HR_RETURN_IF_ERROR(Rows(names.qkv, l, shape, 0, q, &layer.q));
+      HR_RETURN_IF_ERROR(Rows(names.qkv, l, shape, q, kv, &layer.k));
+      HR_RETURN_IF_ERROR(Rows(names.qkv, l, shape, q + kv, kv, &layer.v));
+    } else {
+      HR_RETURN_IF_ERROR(Matrix(names.q, l, q, c.width, &layer.q));
+      HR_RETURN_IF_ERROR(Matrix(names.k, l, kv, c.width, &layer.k));
+      HR_RETURN_IF_ERROR(Matrix(names.v, l, kv, c.width, &layer.v));
+    }
+    HR_RETURN_IF_ERROR(Bias(names.q_bias, l, q, &layer.q_bias));
+    HR_RETURN_IF_ERROR(Bias(names.k_bias, l, kv, &layer.k_bias));
+    HR_RETURN_IF_ERROR(Bias(names.v_bias, l, kv, &layer.v_bias));
+    HR_RETURN_IF_ERROR(Vector(names.q_norm, l, c.head_dim, &layer.q_norm));
+    return Vector(names.k_norm, l, c.head_dim, &layer.k_norm);
+  }
+
+  // GGUF files have the factors as tensors: one, or LongRoPE's two of which one is taken.
   Status ReadRopeFactors(std::vector<float>* factors) {
-    if (file_.Find(kRopeFactors.gguf) == nullptr) return {};
+    const RopeConfig& rope = model_.config_.rope;
+    if (rope.scaling != RopeConfig::Scaling::kLongRope) {
+      return file_.Find(kRopeFactors.gguf) == nullptr ? Status{} : ReadFactors(kRopeFactors, factors);
+    }
+    *factors = model_.long_factors() ? rope.long_factors : rope.short_factors;
+    if (!factors->empty()) return {};
+    std::vector<float> other;
+    HR_RETURN_IF_ERROR(ReadFactors(kShortFactors, model_.long_factors() ? &other : factors));
+    return ReadFactors(kLongFactors, model_.long_factors() ? factors : &other);
+  }
+
+  Status ReadFactors(const TensorNames& names, std::vector<float>* factors) {
     const int64_t pairs = model_.config_.rope.dims / 2;
-    HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(kRopeFactors, 0, {pairs}));
+    HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, 0, {pairs}));
     factors->resize(static_cast<size_t>(pairs));
     HR_RETURN_IF_ERROR(ReadVector(*tensor, factors->data()));
     for (float factor : *factors) {
-      if (!(factor > 0))
-        return Fail(ErrorCode::kCorruptData, "rope_freqs.weight has a factor that is not positive", tensor->name);
+      if (factor > 0) continue;
+      return Fail(ErrorCode::kCorruptData, fmt::format("{} has a factor that is not positive", tensor->name),
+                  tensor->name);
     }
     return {};
   }
@@ -175,9 +218,9 @@ class LlamaModel::Loader {
       if (used_.contains(tensor.name)) continue;
       if (!tensor.name.ends_with("inv_freq") && !tensor.name.ends_with("rotary_emb.freqs")) {
         return Fail(ErrorCode::kUnsupported,
-                    fmt::format("tensor {} is not part of the llama architecture as supported here (biases, "
-                                "experts and adapters are not)",
-                                tensor.name),
+                    fmt::format("tensor {} is not part of the {} architecture as supported here (its biases, "
+                                "experts and adapters are not, unless all such models have them)",
+                                tensor.name, model_.config_.architecture),
                     tensor.name);
       }
       model_.unused_tensors_.push_back(tensor.name);
@@ -201,13 +244,19 @@ class LlamaModel::Loader {
 
   Status PackUnit(const Unit& unit, std::vector<std::byte>& buffer) const {
     std::byte* out = model_.weights_.data() + unit.offset;
-    if (unit.first_panel < 0) return ReadVector(*unit.tensor, reinterpret_cast<float*>(out));
+    if (unit.first_panel < 0) {
+      auto* values = reinterpret_cast<float*>(out);
+      HR_RETURN_IF_ERROR(ReadVector(*unit.tensor, values));
+      const bool offset = unit.norm && file_.format() == ModelFile::Format::kSafetensors;
+      for (int64_t i = 0; i < unit.rows && offset; ++i) values[i] += model_.config_.family->hf_norm_offset;
+      return {};
+    }
     const TensorInfo& tensor = *unit.tensor;
     const int64_t row_bytes = static_cast<int64_t>(tensor.bytes) / tensor.rows(),
                   first_row = unit.first_panel * kPanelRows;
-    const int64_t rows = std::min(unit.panels * kPanelRows, tensor.rows() - first_row);
+    const int64_t rows = std::min(unit.panels * kPanelRows, unit.rows - first_row);
     buffer.resize(static_cast<size_t>(rows * row_bytes));
-    HR_RETURN_IF_ERROR(file_.Read(tensor, static_cast<uint64_t>(first_row * row_bytes), buffer));
+    HR_RETURN_IF_ERROR(file_.Read(tensor, static_cast<uint64_t>((unit.first_row + first_row) * row_bytes), buffer));
     for (int64_t p = 0; p < unit.panels; ++p) {
       PackPanel(tensor.dtype, tensor.columns(), buffer.data() + p * kPanelRows * row_bytes,
                 std::min<int64_t>(kPanelRows, rows - p * kPanelRows), unit.first_panel + p, out);

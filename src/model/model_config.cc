@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
-#include "base/exact_math.h"
 #include "kernels/attention.h"
+#include "model/families/family.h"
 
 namespace headrace {
 namespace {
-
-constexpr double kTwoPi = 6.283185307179586;
 
 Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
   if (value >= low && value <= high) return {};
@@ -20,12 +17,30 @@ Status CheckRange(const char* what, int64_t value, int64_t low, int64_t high) {
               what);
 }
 
-Status CheckShape(const ModelConfig& c) {
+// What the families' own readers may count on.
+Status CheckCounts(const ModelConfig& c) {
   HR_RETURN_IF_ERROR(CheckRange("block count", c.layers, 1, kLayersMax));
   HR_RETURN_IF_ERROR(CheckRange("embedding length", c.width, 32, kWidthMax));
   HR_RETURN_IF_ERROR(CheckRange("feed-forward length", c.ffn_width, 32, 4 * kWidthMax));
   HR_RETURN_IF_ERROR(CheckRange("head count", c.heads, 1, 1024));
-  HR_RETURN_IF_ERROR(CheckRange("KV head count", c.kv_heads, 1, c.heads));
+  return CheckRange("KV head count", c.kv_heads, 1, c.heads);
+}
+
+// Short and long lists have one factor for each pair; GGUF files have none here, their tensors are checked as they
+// load.
+Status CheckLongRope(const RopeConfig& rope) {
+  for (const auto* factors : {&rope.short_factors, &rope.long_factors}) {
+    const bool positive = std::ranges::all_of(*factors, [](float f) { return f > 0 && std::isfinite(f); });
+    if (!positive || (!factors->empty() && factors->size() != static_cast<size_t>(rope.dims / 2))) {
+      return Fail(ErrorCode::kCorruptData,
+                  fmt::format("longrope needs {} positive factors in each list", rope.dims / 2), "rope_scaling");
+    }
+  }
+  if (rope.short_factors.empty() == rope.long_factors.empty()) return {};
+  return Fail(ErrorCode::kCorruptData, "longrope has one list of factors, it needs two", "rope_scaling");
+}
+
+Status CheckShape(const ModelConfig& c) {
   HR_RETURN_IF_ERROR(CheckRange("head dimension", c.head_dim, 16, kHeadDimMax));
   HR_RETURN_IF_ERROR(CheckRange("vocabulary size", c.vocab_size, 2, kVocabularyMax));
   HR_RETURN_IF_ERROR(CheckRange("context length", c.context, 2, kContextMax));
@@ -40,219 +55,149 @@ Status CheckShape(const ModelConfig& c) {
                 fmt::format("head dimension {} (rope {}) is not supported: it must be a multiple of 16", c.head_dim,
                             c.rope.dims));
   }
-  if (c.width % 32 != 0 || c.ffn_width % 32 != 0) {
+  if (c.width % 32 != 0 || c.ffn_width % 32 != 0 || c.q_width() % 32 != 0) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("widths {} and {} are not supported: they must be multiples of 32", c.width, c.ffn_width));
+                fmt::format("widths {}, {} and {} are not supported: they must be multiples of 32", c.width,
+                            c.ffn_width, c.q_width()));
   }
   if (!(c.norm_eps > 0 && c.norm_eps < 1) || !(c.rope.base > 1) || !(c.rope.factor > 0)) {
     return Fail(ErrorCode::kCorruptData, "norm epsilon, rope base or rope factor is out of range");
   }
-  return {};
+  for (const float scale : {c.attention_scale, c.embedding_scale, c.residual_scale, c.logit_scale}) {
+    if (!(scale > 0) || !std::isfinite(scale))
+      return Fail(ErrorCode::kCorruptData, fmt::format("a multiplier of {} is out of range", scale));
+  }
+  return CheckLongRope(c.rope);
 }
 
-Status SetScaling(RopeConfig& rope, std::string_view type, double factor, double original_context) {
-  rope.factor = factor;
-  rope.original_context = original_context;
-  if (type.empty() || type == "none" || type == "default") {
-    rope.scaling = RopeConfig::Scaling::kNone;
-  } else if (type == "linear") {
-    rope.scaling = RopeConfig::Scaling::kLinear;
-  } else if (type == "llama3") {
-    rope.scaling = RopeConfig::Scaling::kLlama3;
-  } else if (type == "yarn") {
-    rope.scaling = RopeConfig::Scaling::kYarn;
-  } else {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("rope scaling '{}' is not supported; supported are none, linear, llama3 and yarn", type),
-                "rope_scaling");
+// The family's own settings, and what follows from all of them.
+template <typename Settings>
+Status Finish(const Settings& settings, Status (*read)(const Settings&, ModelConfig&), ModelConfig& c) {
+  HR_RETURN_IF_ERROR(CheckCounts(c));
+  c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+  if (read != nullptr) HR_RETURN_IF_ERROR(read(settings, c));
+  if (c.window >= c.context || std::ranges::count(c.slides, 0) == std::ssize(c.slides)) {
+    // Nothing is ever out of sight. The layers keep a rope of their own.
+    c.window = 0;
   }
-  const bool needs_context = rope.scaling == RopeConfig::Scaling::kLlama3 || rope.scaling == RopeConfig::Scaling::kYarn;
-  if (needs_context && original_context < 1) {
-    return Fail(ErrorCode::kCorruptData, fmt::format("rope scaling '{}' needs its original context length", type),
-                "rope_scaling");
-  }
-  return {};
+  return CheckShape(c);
 }
 
 // ---- GGUF ----------------------------------------------------------------------------------------------------------
 
+Status ReadGgufRope(const GgufSettings& meta, RopeConfig& rope) {
+  rope.base = meta.Float("rope.freq_base", 10000.0);
+  const double linear = meta.Float("rope.scale_linear", 1.0);  // older spelling
+  std::string type = meta.String("rope.scaling.type", linear != 1.0 ? "linear" : "");
+  if (meta.file().Find("rope_factors_long.weight") != nullptr) type = "longrope";
+  const double original = static_cast<double>(meta.Int("rope.scaling.original_context_length", 0));
+  HR_RETURN_IF_ERROR(SetRopeScaling(rope, type, meta.Float("rope.scaling.factor", linear), original));
+  rope.attention_factor = meta.Float("rope.scaling.attn_factor", 0.0);
+  if (rope.scaling == RopeConfig::Scaling::kLongRope)
+    rope.factor = static_cast<double>(meta.Int("context_length", 0)) / original;
+  return {};
+}
+
 Result<ModelConfig> FromGguf(const ModelFile& file) {
   ModelConfig c;
   c.architecture = file.MetaString("general.architecture").value_or("");
-  if (c.architecture != "llama") {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("architecture '{}' is not supported; supported is llama (with SmolLM, Llama 2 and 3 and "
-                            "Mistral files of that "
-                            "architecture)",
-                            c.architecture),
-                "general.architecture");
-  }
-  const auto integer = [&](const char* key, int64_t fallback) {
-    return std::clamp<int64_t>(file.MetaInt("llama." + std::string(key)).value_or(fallback), -1, INT32_MAX);
-  };
+  HR_ASSIGN_OR_RETURN(c.family, FamilyOfArchitecture(c.architecture));
+  const GgufSettings meta(file, c.architecture);
+  const auto integer = [&](const char* key, int64_t fallback) { return static_cast<int>(meta.Int(key, fallback)); };
   c.name = file.MetaString("general.name").value_or(file.name());
-  c.layers = static_cast<int>(integer("block_count", 0));
-  c.width = static_cast<int>(integer("embedding_length", 0));
-  c.ffn_width = static_cast<int>(integer("feed_forward_length", 0));
-  c.heads = static_cast<int>(integer("attention.head_count", 0));
-  c.kv_heads = static_cast<int>(integer("attention.head_count_kv", c.heads));
-  c.head_dim = static_cast<int>(integer("attention.key_length", c.heads > 0 ? c.width / c.heads : 0));
-  c.context = integer("context_length", 2048);
-  if (integer("expert_count", 0) > 0)
-    return Fail(ErrorCode::kUnsupported, "mixture-of-experts models are not supported yet", "llama.expert_count");
+  c.layers = integer("block_count", 0);
+  c.width = integer("embedding_length", 0);
+  c.ffn_width = integer("feed_forward_length", 0);
+  c.heads = integer("attention.head_count", 0);
+  c.kv_heads = integer("attention.head_count_kv", c.heads);
+  c.head_dim = integer("attention.key_length", c.heads > 0 ? c.width / c.heads : 0);
+  c.context = meta.Int("context_length", 2048);
+  if (meta.Int("expert_count", 0) > 0) {
+    return Fail(ErrorCode::kUnsupported, "mixture-of-experts models are not supported yet",
+                c.architecture + ".expert_count");
+  }
+  if (meta.Int("attention.value_length", c.head_dim) != c.head_dim) {
+    return Fail(ErrorCode::kUnsupported, "values and keys of different lengths are not supported",
+                c.architecture + ".attention.value_length");
+  }
   const std::vector<std::string>* tokens = file.MetaStrings("tokenizer.ggml.tokens");
-  c.vocab_size =
-      static_cast<int32_t>(integer("vocab_size", tokens != nullptr ? static_cast<int64_t>(tokens->size()) : 0));
-  c.norm_eps = static_cast<float>(file.MetaFloat("llama.attention.layer_norm_rms_epsilon").value_or(1e-5));
-  c.rope.pairing = RopeConfig::Pairing::kInterleaved;
-  c.rope.base = file.MetaFloat("llama.rope.freq_base").value_or(10000.0);
-  c.rope.dims = static_cast<int>(integer("rope.dimension_count", c.head_dim));
-  const double linear = file.MetaFloat("llama.rope.scale_linear").value_or(1.0);  // older spelling
-  HR_RETURN_IF_ERROR(SetScaling(c.rope,
-                                file.MetaString("llama.rope.scaling.type").value_or(linear != 1.0 ? "linear" : ""),
-                                file.MetaFloat("llama.rope.scaling.factor").value_or(linear),
-                                static_cast<double>(integer("rope.scaling.original_context_length", 0))));
-  c.rope.attention_factor = file.MetaFloat("llama.rope.scaling.attn_factor").value_or(0.0);
-  HR_RETURN_IF_ERROR(CheckShape(c));
+  c.vocab_size = integer("vocab_size", tokens != nullptr ? static_cast<int64_t>(tokens->size()) : 0);
+  c.norm_eps = static_cast<float>(meta.Float("attention.layer_norm_rms_epsilon", 1e-5));
+  c.rope.pairing = c.family->gguf_pairing;
+  c.rope.dims = integer("rope.dimension_count", c.head_dim);
+  HR_RETURN_IF_ERROR(ReadGgufRope(meta, c.rope));
+  HR_RETURN_IF_ERROR(Finish(meta, c.family->read_gguf, c));
   return c;
 }
 
 // ---- Hugging Face config.json --------------------------------------------------------------------------------------
 
-using Json = nlohmann::ordered_json;
-
-// Numbers that are absent, null or of another type give the fallback; the ranges are checked afterwards.
-double NumberOr(const Json& object, const char* key, double fallback) {
-  const auto it = object.find(key);
-  return it != object.end() && it->is_number() ? it->get<double>() : fallback;
-}
-int IntOr(const Json& object, const char* key, int64_t fallback) {
-  const double value = NumberOr(object, key, static_cast<double>(fallback));
-  return value > -1 && value < 1e9 ? static_cast<int>(value) : -1;
-}
-std::string StringOr(const Json& object, const char* key, std::string fallback) {
-  const auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : fallback;
-}
-
-Status ReadHfRope(const Json& config, ModelConfig& c) {
-  // "rope_scaling" in the older spelling, "rope_parameters" (with the base inside) in the newer one.
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const auto it = config.find(key);
-    if (it == config.end() || !it->is_object()) continue;
-    const Json& rope = *it;
-    c.rope.base = NumberOr(rope, "rope_theta", c.rope.base);
-    c.rope.low_freq_factor = NumberOr(rope, "low_freq_factor", c.rope.low_freq_factor);
-    c.rope.high_freq_factor = NumberOr(rope, "high_freq_factor", c.rope.high_freq_factor);
-    c.rope.beta_fast = NumberOr(rope, "beta_fast", c.rope.beta_fast);
-    c.rope.beta_slow = NumberOr(rope, "beta_slow", c.rope.beta_slow);
-    c.rope.attention_factor = NumberOr(rope, "attention_factor", 0.0);
-    const double original = NumberOr(rope, "original_max_position_embeddings", static_cast<double>(c.context));
-    HR_RETURN_IF_ERROR(SetScaling(c.rope, StringOr(rope, "rope_type", StringOr(rope, "type", "")),
-                                  NumberOr(rope, "factor", 1.0), original));
+// A language model, and nothing beside it that would have to be left out.
+Status RefuseOtherTasks(const HfSettings& json) {
+  for (const char* tower : {"vision_config", "audio_config"}) {
+    if (!json.Has(tower)) continue;
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("models with a {} are not supported; a text-only export of this model is", tower), tower);
   }
-  return {};
+  const HfSettings::Json* classes = json.Array("architectures");
+  if (classes == nullptr || classes->empty() || !classes->front().is_string()) return {};
+  const std::string name = classes->front().get<std::string>();
+  if (name.ends_with("ForCausalLM")) return {};
+  return Fail(ErrorCode::kUnsupported, fmt::format("a {} is not supported, only ...ForCausalLM", name),
+              "architectures");
 }
 
 Result<ModelConfig> FromHuggingFace(const ModelFile& file) {
   const std::string& text = file.Text(ModelFile::TextKind::kConfig);
-  Json config = Json::parse(text, nullptr, false);
+  HfSettings::Json config = HfSettings::Json::parse(text, nullptr, false);
   if (!config.is_object())
     return Fail(ErrorCode::kCorruptData,
                 "config.json is missing or not a JSON object; give the model's folder, not the weights file alone",
                 "config.json");
-  if (const auto nested = config.find("text_config"); nested != config.end() && nested->is_object()) {
-    const Json inner = *nested;
+  const HfSettings json(file, config);
+  HR_RETURN_IF_ERROR(RefuseOtherTasks(json));
+  if (const HfSettings::Json* nested = json.Object("text_config")) {
+    const HfSettings::Json inner = *nested;
     for (const auto& [key, value] : inner.items()) config[key] = value;
   }
   ModelConfig c;
-  const std::string type = StringOr(config, "model_type", "");
-  if (type != "llama") {
-    return Fail(ErrorCode::kUnsupported, fmt::format("model_type '{}' is not supported; supported is llama", type),
-                "model_type");
-  }
-  c.architecture = "llama";
-  c.name = StringOr(config, "_name_or_path", file.name());
-  if (StringOr(config, "hidden_act", "silu") != "silu") {
+  HR_ASSIGN_OR_RETURN(c.family, FamilyOfModelType(json.String("model_type", "")));
+  c.architecture = c.family->name;
+  c.name = json.String("_name_or_path", file.name());
+  const std::string activation =
+      json.String("hidden_act", json.String("hidden_activation", std::string(c.family->activation)));
+  if (activation != c.family->activation) {
     return Fail(ErrorCode::kUnsupported,
-                fmt::format("activation '{}' is not supported; supported is silu", StringOr(config, "hidden_act", "")),
+                fmt::format("activation '{}' is not supported; supported is {}", activation, c.family->activation),
                 "hidden_act");
   }
-  c.layers = IntOr(config, "num_hidden_layers", 0);
-  c.width = IntOr(config, "hidden_size", 0);
-  c.ffn_width = IntOr(config, "intermediate_size", 0);
-  c.heads = IntOr(config, "num_attention_heads", 0);
-  c.kv_heads = IntOr(config, "num_key_value_heads", c.heads);
-  c.head_dim = IntOr(config, "head_dim", c.heads > 0 ? c.width / c.heads : 0);
-  c.context = IntOr(config, "max_position_embeddings", 2048);
-  c.vocab_size = IntOr(config, "vocab_size", 0);
-  c.norm_eps = static_cast<float>(NumberOr(config, "rms_norm_eps", 1e-6));
-  const auto tied = config.find("tie_word_embeddings");
-  c.tied_head_declared = tied == config.end() || !tied->is_boolean() || tied->get<bool>();
+  c.layers = json.Int("num_hidden_layers", 0);
+  c.width = json.Int("hidden_size", 0);
+  c.ffn_width = json.Int("intermediate_size", 0);
+  c.heads = json.Int("num_attention_heads", 0);
+  c.kv_heads = json.Int("num_key_value_heads", c.heads);
+  c.head_dim = json.Int("head_dim", c.heads > 0 ? c.width / c.heads : 0);
+  c.context = json.Int("max_position_embeddings", 2048);
+  c.vocab_size = json.Int("vocab_size", 0);
+  c.norm_eps = static_cast<float>(json.Float("rms_norm_eps", 1e-6));
+  c.tied_head_declared = json.Bool("tie_word_embeddings", true);
   c.rope.pairing = RopeConfig::Pairing::kHalves;
-  c.rope.base = NumberOr(config, "rope_theta", 10000.0);
+  c.rope.base = json.Float("rope_theta", 10000.0);
   c.rope.dims = c.head_dim;
-  HR_RETURN_IF_ERROR(ReadHfRope(config, c));
-  HR_RETURN_IF_ERROR(CheckShape(c));
+  c.rope.original_context = json.Float("original_max_position_embeddings", 0);
+  // "rope_scaling" in the older spelling, "rope_parameters" (with the base inside) in the newer one.
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const HfSettings::Json* rope = json.Object(key);
+    if (rope != nullptr) HR_RETURN_IF_ERROR(ReadHfRope(HfSettings(file, *rope), c.context, c.rope));
+  }
+  HR_RETURN_IF_ERROR(Finish(json, c.family->read_hf, c));
   return c;
-}
-
-// ---- frequencies ---------------------------------------------------------------------------------------------------
-
-// Wavelengths beyond the original context are stretched, short ones kept, a ramp between (Llama 3.1).
-double Llama3Frequency(const RopeConfig& rope, double frequency) {
-  const double wavelength = kTwoPi / frequency;
-  const double longest_kept = rope.original_context / rope.high_freq_factor,
-               shortest_stretched = rope.original_context / rope.low_freq_factor;
-  if (wavelength < longest_kept) return frequency;
-  if (wavelength > shortest_stretched) return frequency / rope.factor;
-  const double smooth =
-      (rope.original_context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-  return (1 - smooth) * frequency / rope.factor + smooth * frequency;
-}
-
-// Peng et al., YaRN, 2023: interpolate slow pairs, keep fast ones, ramp between the two correction dimensions.
-double YarnFrequency(const RopeConfig& rope, double frequency, int pair) {
-  const auto correction = [&](double rotations) {
-    return rope.dims * ExactLog(rope.original_context / (rotations * kTwoPi)) / (2 * ExactLog(rope.base));
-  };
-  const double low = std::max(std::floor(correction(rope.beta_fast)), 0.0);
-  const double high = std::min(std::ceil(correction(rope.beta_slow)), static_cast<double>(rope.dims - 1));
-  const double ramp = std::clamp((pair - low) / std::max(high - low, 0.001), 0.0, 1.0);
-  return frequency / rope.factor * ramp + frequency * (1 - ramp);
 }
 
 }  // namespace
 
 Result<ModelConfig> ReadModelConfig(const ModelFile& file) {
   return file.format() == ModelFile::Format::kGguf ? FromGguf(file) : FromHuggingFace(file);
-}
-
-std::vector<double> RopeFrequencies(const RopeConfig& rope, const std::vector<float>& factors, double* magnitude) {
-  *magnitude = 1.0;
-  if (rope.scaling == RopeConfig::Scaling::kYarn) {
-    *magnitude = rope.attention_factor > 0 ? rope.attention_factor : 0.1 * ExactLog(rope.factor) + 1.0;
-  }
-  std::vector<double> out(static_cast<size_t>(rope.dims / 2));
-  for (int i = 0; i < rope.dims / 2; ++i) {
-    double frequency = ExactPow(rope.base, -2.0 * i / rope.dims);
-    switch (rope.scaling) {
-      case RopeConfig::Scaling::kNone:
-        break;
-      case RopeConfig::Scaling::kLinear:
-        frequency /= rope.factor;
-        break;
-      case RopeConfig::Scaling::kLlama3:
-        frequency = Llama3Frequency(rope, frequency);
-        break;
-      case RopeConfig::Scaling::kYarn:
-        frequency = YarnFrequency(rope, frequency, i);
-        break;
-    }
-    if (!factors.empty()) frequency /= static_cast<double>(factors[static_cast<size_t>(i)]);
-    out[static_cast<size_t>(i)] = frequency;
-  }
-  return out;
 }
 
 }  // namespace headrace

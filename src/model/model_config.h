@@ -1,34 +1,24 @@
-// What a decoder of the llama family needs to know about its shape, read from GGUF metadata or a Hugging Face
-// config.json. Unknown architectures, activations and rope scalings are refused by name.
+// What a decoder needs to know about its shape, read from GGUF metadata or a Hugging Face config.json. Unknown
+// architectures, activations and rope scalings are refused by name. What one family alone says is read in families/.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "kernels/attention.h"
+#include "model/rope.h"
 #include "weights/model_file.h"
 
 namespace headrace {
 
-// How positions turn pairs of a head's elements (Su et al., RoFormer, 2021).
-struct RopeConfig {
-  enum class Pairing { kInterleaved, kHalves };  // (2i, 2i+1) as GGUF stores llama; (i, i + n/2) as Hugging Face does
-  enum class Scaling { kNone, kLinear, kLlama3, kYarn };
-  Pairing pairing = Pairing::kInterleaved;
-  Scaling scaling = Scaling::kNone;
-  double base = 10000.0;
-  int dims = 0;  // elements of a head that turn; even
-  double factor = 1.0;
-  double original_context = 0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // llama3
-  double beta_fast = 32.0, beta_slow = 1.0;              // YaRN
-  double attention_factor = 0;                           // YaRN; 0: 0.1 ln(factor) + 1
-};
+struct Family;  // families/family.h
 
 struct ModelConfig {
-  std::string architecture;  // "llama"
+  const Family* family = nullptr;
+  std::string architecture;  // the family's name
   std::string name;
   int layers = 0;
   int width = 0;  // embedding length
@@ -41,7 +31,17 @@ struct ModelConfig {
   float norm_eps = 1e-5f;
   bool tied_head_declared = false;  // config says so; GGUF says it by leaving the head out
   RopeConfig rope;
+  // Sliding windows: layers that see the last `window` tokens only, the query's own included. 0: none has one.
+  int64_t window = 0;
+  std::vector<uint8_t> slides;            // by layer; empty: none
+  std::optional<RopeConfig> window_rope;  // of those layers, where it is another
+  float attention_scale = 0;              // of the scores; 1 / sqrt(head_dim) in most families
+  float embedding_scale = 1;
+  float residual_scale = 1;  // of what attention and feed-forward add
+  float logit_scale = 1;
 
+  // 0: layer `l` sees everything.
+  int64_t WindowOf(int l) const { return !slides.empty() && slides[static_cast<size_t>(l)] != 0 ? window : 0; }
   int q_width() const { return heads * head_dim; }
   int kv_width() const { return kv_heads * head_dim; }
   int group_heads() const { return heads / kv_heads; }
@@ -57,9 +57,5 @@ constexpr int32_t kVocabularyMax = 1 << 22;
 constexpr int64_t kContextMax = int64_t{1} << 24;
 
 Result<ModelConfig> ReadModelConfig(const ModelFile& file);
-
-// The rotation per position of each pair, in radians: dims / 2 values. `factors` divides each (GGUF rope_freqs); may be
-// empty. Also gives the factor that YaRN puts on sine and cosine (1 otherwise).
-std::vector<double> RopeFrequencies(const RopeConfig& rope, const std::vector<float>& factors, double* magnitude);
 
 }  // namespace headrace

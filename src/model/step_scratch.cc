@@ -53,13 +53,15 @@ Activations Shaped(Activations a, const ScratchRows& values, int64_t rows, int64
 
 }  // namespace
 
-Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t rows, int64_t own_rows, int threads) {
+Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t rows, int64_t logit_rows, int64_t own_rows,
+                                          int threads) {
   StepScratch s;
   s.own_.resize(static_cast<size_t>(threads));
   const int64_t widest = std::max({config.width, config.q_width(), config.ffn_width});
   const auto lay_out = [&](std::byte* base) {
     Carver carver(base);
     for (ScratchRows* r : {&s.hidden, &s.normed}) carver.Take(*r, rows, config.width);
+    carver.Take(s.wanted, logit_rows, config.width);
     for (ScratchRows* r : {&s.q, &s.attended}) carver.Take(*r, rows, config.q_width());
     for (ScratchRows* r : {&s.k, &s.v}) carver.Take(*r, rows, config.kv_width());
     for (ScratchRows* r : {&s.gate, &s.up}) carver.Take(*r, rows, config.ffn_width);

@@ -22,7 +22,9 @@ struct ScratchRows {
 class StepScratch {
  public:
   // rows: of the largest step; own_rows: of the largest product whose activations every worker makes for itself.
-  static Result<StepScratch> Allocate(const ModelConfig& config, int64_t rows, int64_t own_rows, int threads);
+  // logit_rows: rows of a step whose logits may be wanted.
+  static Result<StepScratch> Allocate(const ModelConfig& config, int64_t rows, int64_t logit_rows, int64_t own_rows,
+                                      int threads);
 
   uint64_t bytes() const { return buffer_.bytes(); }
 
@@ -33,7 +35,7 @@ class StepScratch {
   ScratchRows OwnValues(int worker) const { return own_[static_cast<size_t>(worker)].values; }
   Activations OwnOver(int worker, const ScratchRows& values, int64_t rows, int64_t columns, float wide_ratio) const;
 
-  ScratchRows hidden, normed, q, k, v, attended, gate, up;
+  ScratchRows hidden, wanted, normed, q, k, v, attended, gate, up;
   float* attention = nullptr;  // AttentionScratchFloats of each worker
 
  private:

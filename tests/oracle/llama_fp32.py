@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""The fp32 oracle of the llama family: numpy, dequantised weights, nothing clever. What the engine's logits are judged against.
+"""The fp32 oracle of llama and its relatives (FAMILIES below): numpy, dequantised weights, nothing clever. What the engine's logits are judged against.
 
   llama_fp32.py MODEL.gguf --ids FILE --out FILE      ids: raw int32; out: logits [T, V] of every position, .npy or raw float32
   llama_fp32.py MODEL.gguf --chat "What is the capital of France?" --greedy 16      text in, text out, for a look by eye
   llama_fp32.py MODEL.gguf --ids FILE --greedy 16     prints the ids that greedy decoding adds
 
-Needs the packages of requirements.txt beside it (numpy, gguf; tokenizers for text). Follows ggml where the llama architecture leaves a choice: the
-rope pairs neighbours (2i, 2i + 1), because the GGUF converter has permuted Q and K for it; one KV head serves heads / kv_heads query heads in order;
-the head is tied to the embedding where there is no output.weight. Everything is float32 but for the angles of the rope, which are float64: a float32
-angle of position 8,000 is wrong by 5e-4 already.
+Needs the packages of requirements.txt beside it (numpy, gguf; tokenizers for text). Follows ggml where an architecture leaves a choice: the rope of
+llama and granite pairs neighbours (2i, 2i + 1), because the GGUF converter has permuted Q and K for it, that of the others pairs (i, i + n/2); one KV
+head serves heads / kv_heads query heads in order; the head is tied to the embedding where there is no output.weight; Gemma's embeddings are scaled by
+the float32 sqrt(width). A sliding window is applied wherever the file names one. Everything is float32 but for the angles of the rope, which are
+float64: a float32 angle of position 8,000 is wrong by 5e-4 already.
 """
 import argparse
 import sys
@@ -17,6 +18,7 @@ import gguf
 import numpy as np
 
 BLOCK_TOKENS = 128  # rows of one pass: the logits of a block of a 49,152-word vocabulary are 25 MB
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "phi3", "granite")
 SYSTEM = "You are a helpful assistant."  # SmolLM2's own default makes "the capital of France" nearly a tie
 
 
@@ -37,15 +39,15 @@ class Metadata:
         return value
 
 
-def rope_frequencies(meta, dims, factors):
-    """Radians a position of each rotated pair, float64 [dims / 2]. REQUIRES: `factors` is rope_freqs.weight or None.
+def rope_frequencies(meta, dims, factors, long_rope=False):
+    """Radians a position of each rotated pair, float64 [dims / 2]. REQUIRES: `factors` is rope_freqs.weight, one of LongRoPE's lists, or None.
 
     Linear scaling stretches positions by its factor. Llama 3's scaling comes either as the converter's rope_freqs tensor, which divides each frequency,
     or as metadata, where the tensor's values are computed here by the rule of the model's release.
     """
-    base = meta.get(f"{meta.arch}.rope.freq_base", 10000.0)
+    base = meta.get(f"{meta.arch}.rope.freq_base", 1e6 if meta.arch == "gemma3" else 10000.0)
     frequency = base ** (-np.arange(0, dims, 2, dtype=np.float64) / dims)
-    kind = meta.get(f"{meta.arch}.rope.scaling.type", "linear")  # ggml's default: a factor without a type is linear
+    kind = "none" if long_rope else meta.get(f"{meta.arch}.rope.scaling.type", "linear")  # ggml's default: a factor without a type is linear
     factor = meta.get(f"{meta.arch}.rope.scaling.factor", meta.get(f"{meta.arch}.rope.scale_linear", 1.0)) or 1.0
     if factors is not None:
         frequency = frequency / factors.astype(np.float64)
@@ -72,6 +74,10 @@ def rms_norm(x, weight, epsilon):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + np.float32(epsilon)) * weight
 
 
+def gelu(x):
+    return np.float32(0.5) * x * (1 + np.tanh(np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)))
+
+
 def silu(x):
     with np.errstate(over="ignore"):  # exp(-x) may be inf: the quotient is then the right zero
         return x / (1 + np.exp(-x))
@@ -83,14 +89,17 @@ def softmax(x):
 
 
 class Llama:
-    """A model in memory and the KV cache of one sequence. One thread. Invariant: `keys` and `values` hold `past` positions of every block."""
+    """A model in memory and the KV cache of one sequence. One thread. Invariant: `keys` and `values` hold `past` positions of every block.
 
-    def __init__(self, path):
+    `context` is how many positions shall be served: LongRoPE alone asks.
+    """
+
+    def __init__(self, path, context=0):
         reader = gguf.GGUFReader(path)
         self.meta = meta = Metadata(reader)
-        if meta.arch != "llama":
-            raise ValueError(f"architecture {meta.arch!r} is not known here, only llama")
-        if meta.get("llama.expert_count", 0):
+        if meta.arch not in FAMILIES:
+            raise ValueError(f"architecture {meta.arch!r} is not known here, only {', '.join(FAMILIES)}")
+        if meta.get(f"{meta.arch}.expert_count", 0):
             raise ValueError("mixtures of experts are not known here")
         self.blocks = meta.own("block_count")
         self.width = meta.own("embedding_length")
@@ -102,8 +111,36 @@ class Llama:
         self.weights = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float32) for t in reader.tensors}
         self.head = self.weights.get("output.weight", self.weights["token_embd.weight"])
         self.vocabulary = self.head.shape[0]
-        self.frequency = rope_frequencies(meta, self.rope_dims, self.weights.get("rope_freqs.weight"))
+        self.interleaved = meta.arch in ("llama", "granite")
+        self.gate = gelu if meta.arch == "gemma3" else silu
+        self.embedding_scale = np.float32(np.sqrt(self.width) if meta.arch == "gemma3" else meta.get(f"{meta.arch}.embedding_scale", 1.0))
+        self.residual_scale = np.float32(meta.get(f"{meta.arch}.residual_scale", 1.0))
+        self.logit_scale = np.float32(1 / meta.get(f"{meta.arch}.logit_scale", 1.0))
+        self.attention_scale = np.float32(meta.get(f"{meta.arch}.attention.scale", 1 / np.sqrt(self.head_dim)))
+        self.set_windows()
+        self.set_ropes(context)
         self.reset()
+
+    def set_windows(self):
+        """The last positions that each block sees, its own included; 0: all."""
+        window = self.meta.get(f"{self.meta.arch}.attention.sliding_window", 0)
+        pattern = self.meta.get(f"{self.meta.arch}.attention.sliding_window_pattern", 6) if self.meta.arch == "gemma3" else 0
+        self.windows = [0 if pattern and (block + 1) % pattern == 0 else window for block in range(self.blocks)]
+
+    def set_ropes(self, context):
+        """Of the blocks that see everything and of those with a window: frequencies, and what stands before sine and cosine."""
+        meta, factors, magnitude = self.meta, self.weights.get("rope_freqs.weight"), 1.0
+        long_rope = "rope_factors_long.weight" in self.weights
+        if long_rope:
+            original, trained = meta.own("rope.scaling.original_context_length"), meta.own("context_length")
+            factors = self.weights[f"rope_factors_{'long' if context > original else 'short'}.weight"]
+            magnitude = meta.get(f"{meta.arch}.rope.scaling.attn_factor", 0.0) or np.sqrt(1 + np.log(trained / original) / np.log(original))
+        self.frequency = rope_frequencies(meta, self.rope_dims, factors, long_rope)
+        self.magnitude = np.float64(magnitude)
+        self.window_frequency = self.frequency
+        if meta.arch == "gemma3":
+            base = meta.get("gemma3.rope.freq_base_swa", 10000.0)
+            self.window_frequency = base ** (-np.arange(0, self.rope_dims, 2, dtype=np.float64) / self.rope_dims)
 
     def reset(self):
         self.past = 0
@@ -135,42 +172,61 @@ class Llama:
         """Appends `ids` to the sequence; their logits [T, V]."""
         if ids.min() < 0 or ids.max() >= self.vocabulary:
             raise ValueError(f"an id lies outside 0 … {self.vocabulary - 1}")
-        x = self.weights["token_embd.weight"][ids]
-        angle = np.arange(self.past, self.past + len(ids), dtype=np.float64)[:, None] * self.frequency
-        cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+        x = self.weights["token_embd.weight"][ids] * self.embedding_scale
+        position = np.arange(self.past, self.past + len(ids), dtype=np.float64)[:, None]
         for block in range(self.blocks):
-            x = x + self.attention(block, rms_norm(x, self.weight(block, "attn_norm"), self.epsilon), cos, sin)
-            x = x + self.feed_forward(block, rms_norm(x, self.weight(block, "ffn_norm"), self.epsilon))
+            angle = position * (self.window_frequency if self.windows[block] else self.frequency)
+            cos, sin = (self.magnitude * np.cos(angle)).astype(np.float32), (self.magnitude * np.sin(angle)).astype(np.float32)
+            added = self.attention(block, self.norm(block, "attn_norm", x), cos, sin)
+            x = x + self.norm(block, "post_attention_norm", added) * self.residual_scale
+            added = self.feed_forward(block, self.norm(block, "ffn_norm", x))
+            x = x + self.norm(block, "post_ffw_norm", added) * self.residual_scale
         self.past += len(ids)
-        return rms_norm(x, self.weights["output_norm.weight"], self.epsilon) @ self.head.T
+        return rms_norm(x, self.weights["output_norm.weight"], self.epsilon) @ self.head.T * self.logit_scale
+
+    def norm(self, block, name, x):
+        """`x` itself where the model has no such norm."""
+        weight = self.weights.get(f"blk.{block}.{name}.weight")
+        return x if weight is None else rms_norm(x, weight, self.epsilon)
 
     def attention(self, block, x, cos, sin):
-        q = self.rotate(self.project(block, "attn_q", x, self.heads), cos, sin)
-        k = self.rotate(self.project(block, "attn_k", x, self.kv_heads), cos, sin)
-        v = self.project(block, "attn_v", x, self.kv_heads)
+        q, k, v = self.projections(block, x)
+        q = self.rotate(self.norm(block, "attn_q_norm", q), cos, sin)
+        k = self.rotate(self.norm(block, "attn_k_norm", k), cos, sin)
         self.keys[block] = k = np.concatenate([self.keys[block], k], axis=1)
         self.values[block] = v = np.concatenate([self.values[block], v], axis=1)
         group = self.heads // self.kv_heads
-        allowed = np.arange(k.shape[1])[None, :] <= self.past + np.arange(len(x))[:, None]
+        ago = self.past + np.arange(len(x))[:, None] - np.arange(k.shape[1])[None, :]
+        allowed = (ago >= 0) & (ago < (self.windows[block] or k.shape[1]))
         mixed = np.empty((len(x), self.heads, self.head_dim), np.float32)
         for head in range(self.heads):
-            scores = q[head] @ k[head // group].T / np.float32(np.sqrt(self.head_dim))
+            scores = q[head] @ k[head // group].T * self.attention_scale
             mixed[:, head] = softmax(np.where(allowed, scores, np.float32(-np.inf))) @ v[head // group]
         return self.linear(block, "attn_output", mixed.reshape(len(x), -1))
 
     def feed_forward(self, block, x):
-        return self.linear(block, "ffn_down", silu(self.linear(block, "ffn_gate", x)) * self.linear(block, "ffn_up", x))
+        if f"blk.{block}.ffn_gate.weight" in self.weights:
+            gate, up = self.linear(block, "ffn_gate", x), self.linear(block, "ffn_up", x)
+        else:
+            gate, up = np.split(self.linear(block, "ffn_up", x), 2, axis=-1)
+        return self.linear(block, "ffn_down", self.gate(gate) * up)
 
-    def project(self, block, name, x, heads):
-        """[heads, T, head_dim]"""
-        return self.linear(block, name, x).reshape(len(x), heads, self.head_dim).swapaxes(0, 1)
+    def projections(self, block, x):
+        """q, k and v, each [heads, T, head_dim]."""
+        if f"blk.{block}.attn_qkv.weight" in self.weights:
+            borders = np.cumsum([self.heads, self.kv_heads]) * self.head_dim
+            parts = np.split(self.linear(block, "attn_qkv", x), borders, axis=-1)
+        else:
+            parts = [self.linear(block, name, x) for name in ("attn_q", "attn_k", "attn_v")]
+        return [part.reshape(len(x), -1, self.head_dim).swapaxes(0, 1) for part in parts]
 
     def rotate(self, x, cos, sin):
-        """Turns each neighbouring pair of the first rope_dims by its position's angle."""
+        """Turns each pair of the first rope_dims by its position's angle."""
+        n = self.rope_dims
+        firsts, seconds = (slice(0, n, 2), slice(1, n, 2)) if self.interleaved else (slice(0, n // 2), slice(n // 2, n))
         out = x.copy()
-        even, odd = x[..., 0:self.rope_dims:2], x[..., 1:self.rope_dims:2]
-        out[..., 0:self.rope_dims:2] = even * cos - odd * sin
-        out[..., 1:self.rope_dims:2] = even * sin + odd * cos
+        out[..., firsts] = x[..., firsts] * cos - x[..., seconds] * sin
+        out[..., seconds] = x[..., firsts] * sin + x[..., seconds] * cos
         return out
 
     def linear(self, block, name, x):

@@ -1,5 +1,5 @@
 // Writes the logits of every position of token windows, for comparison with an oracle.
-//   headrace_logits MODEL [--threads N] [--isa NAME]
+//   headrace_logits MODEL [--threads N] [--isa NAME] [--context TOKENS]
 // stdin: windows, each [int32 count][int32 ids x count]; stdout: for each window [float32 x count x vocabulary].
 #include <cstdio>
 #include <cstring>
@@ -42,23 +42,26 @@ bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids) {
 }
 
 int Main(int argc, char** argv) {
-  if (argc < 2) return Die("usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8]");
+  if (argc < 2)
+    return Die("usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS]");
   CpuExecutorOptions options{.threads = 2, .rows_max = kChunk, .logit_rows_max = kChunk, .sequences_max = 1};
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--threads") == 0) options.threads = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--isa") == 0) options.isa = argv[i + 1];
     if (std::strcmp(argv[i], "--kv-type") == 0)
       options.kv_type = std::strcmp(argv[i + 1], "int8") == 0 ? KvType::kInt8 : KvType::kInt16;
+    if (std::strcmp(argv[i], "--context") == 0) options.context = std::atoi(argv[i + 1]);
   }
   const auto file = ModelFile::Open(argv[1]);
   if (!file) return Die(file.error().message);
   const auto config = ReadModelConfig(**file);
   if (!config) return Die(config.error().message);
-  options.kv_bytes = static_cast<uint64_t>(config->KvBytesPerToken(options.kv_type) * config->context);
+  options.context = options.context > 0 ? std::min(options.context, config->context) : config->context;
+  options.kv_bytes = static_cast<uint64_t>(config->KvBytesPerToken(options.kv_type) * options.context);
   const auto executor = CpuExecutor::Load(**file, *config, options);
   if (!executor) return Die(executor.error().message);
   for (int32_t count = 0; ReadExactly(&count, sizeof count);) {
-    if (count < 1 || count > config->context)
+    if (count < 1 || count > options.context)
       return Die("a window must hold between 1 and the context's number of tokens");
     std::vector<int32_t> ids(static_cast<size_t>(count));
     if (!ReadExactly(ids.data(), ids.size() * sizeof(int32_t))) return Die("the input ends within a window");

@@ -50,8 +50,9 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   ExecutorDescription& d = e->description_;
   d.model = config.name;
   d.kernels = kernels->name;
-  d.fingerprint = fmt::format("hr{}-{}-{}", kNumericsVersion, weights_hash.substr(0, 16),
-                              options.kv_type == KvType::kInt16 ? "int16" : "int8");
+  d.fingerprint =
+      fmt::format("hr{}-{}-{}{}", kNumericsVersion, weights_hash.substr(0, 16),
+                  options.kv_type == KvType::kInt16 ? "int16" : "int8", e->model_->long_factors() ? "-long" : "");
   d.vocab_size = config.vocab_size;
   d.context = context;
   d.kv_blocks = static_cast<int32_t>(e->kv_.blocks);

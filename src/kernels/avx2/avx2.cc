@@ -105,6 +105,18 @@ void SiluMul(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
+void GeluMul(const float* gate, const float* up, int64_t n, float* out) {
+  const __m256 sign = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1.0f);
+  const __m256 linear = _mm256_set1_ps(kGeluLinear), cubic = _mm256_set1_ps(kGeluCubic);
+  for (int64_t i = 0; i < n; i += 8) {
+    const __m256i mask = LaneMask(n - i);
+    const __m256 x = _mm256_maskload_ps(gate + i, mask);
+    const __m256 u2 = _mm256_mul_ps(x, _mm256_fmadd_ps(_mm256_mul_ps(x, x), cubic, linear));
+    const __m256 gelu = _mm256_div_ps(x, _mm256_add_ps(one, Exp8(_mm256_xor_ps(u2, sign))));
+    _mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(gelu, _mm256_maskload_ps(up + i, mask)));
+  }
+}
+
 float RowMax(const float* x, int64_t n) {
   __m256 top = _mm256_set1_ps(x[0]);
   int64_t i = 0;
@@ -126,8 +138,8 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& Avx2Kernels() {
-  static constexpr KernelTable kTable{"avx2",  QuantizeRow, QuantizeRest, Avx2MatMul,  nullptr, RmsNorm,
-                                      SiluMul, Avx2Attend,  Avx2Rotate,   Avx2StoreKv, RowMax,  ExpRow};
+  static constexpr KernelTable kTable{"avx2",  QuantizeRow, QuantizeRest, Avx2MatMul,  nullptr, RmsNorm, SiluMul,
+                                      GeluMul, Avx2Attend,  Avx2Rotate,   Avx2StoreKv, RowMax,  ExpRow};
   return kTable;
 }
 

@@ -37,6 +37,18 @@ void SiluMul(const float* gate, const float* up, int64_t n, float* out) {
   }
 }
 
+void GeluMul(const float* gate, const float* up, int64_t n, float* out) {
+  const __m512 sign = _mm512_set1_ps(-0.0f), one = _mm512_set1_ps(1.0f);
+  const __m512 linear = _mm512_set1_ps(kGeluLinear), cubic = _mm512_set1_ps(kGeluCubic);
+  for (int64_t i = 0; i < n; i += 16) {
+    const __mmask16 mask = Mask(n - i);
+    const __m512 x = _mm512_maskz_loadu_ps(mask, gate + i);
+    const __m512 u2 = _mm512_mul_ps(x, _mm512_fmadd_ps(_mm512_mul_ps(x, x), cubic, linear));
+    const __m512 gelu = _mm512_div_ps(x, _mm512_add_ps(one, Exp16(_mm512_xor_ps(u2, sign))));
+    _mm512_mask_storeu_ps(out + i, mask, _mm512_mul_ps(gelu, _mm512_maskz_loadu_ps(mask, up + i)));
+  }
+}
+
 float RowMax(const float* x, int64_t n) {
   __m512 a = _mm512_set1_ps(x[0]), b = a;
   int64_t i = 0;
@@ -60,8 +72,9 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& Avx512Kernels() {
-  static constexpr KernelTable kTable{"avx512", Avx512QuantizeRow, Avx512QuantizeRest, Avx512MatMul,  nullptr, RmsNorm,
-                                      SiluMul,  Avx512Attend,      Avx512Rotate,       Avx512StoreKv, RowMax,  ExpRow};
+  static constexpr KernelTable kTable{
+      "avx512", Avx512QuantizeRow, Avx512QuantizeRest, Avx512MatMul,  nullptr, RmsNorm, SiluMul,
+      GeluMul,  Avx512Attend,      Avx512Rotate,       Avx512StoreKv, RowMax,  ExpRow};
   return kTable;
 }
 

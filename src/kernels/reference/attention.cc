@@ -9,16 +9,25 @@
 namespace headrace {
 namespace {
 
+float LargestOf(const float* x, int n) {
+  float largest = 0;
+  for (int i = 0; i < n; ++i) largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
+  return largest;
+}
+
+float LengthOf(const float* x, int n) {
+  float lanes[16] = {};
+  for (int i = 0; i < n; ++i) lanes[i % 16] = FusedMulAdd(x[i], x[i], lanes[i % 16]);
+  return std::sqrt(TreeSum16(lanes));
+}
+
 // A vector as integers; see attention.h.
 struct Quantised {
   int16_t quants[kHeadDimMax];
   float scale;
 
-  void Make(const float* x, int n, float most) {
-    float largest = 0;
-    for (int i = 0; i < n; ++i) largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
-    scale = largest / most;
-    const float inverse = largest >= kSmallestScaled ? most / largest : 0.0f;
+  Quantised(const float* x, int n, float scale_in) : scale(scale_in) {
+    const float inverse = scale >= kSmallestScaled ? 1.0f / scale : 0.0f;
     for (int i = 0; i < n; ++i) quants[i] = static_cast<int16_t>(RoundToEven(x[i] * inverse));
   }
 };
@@ -45,9 +54,7 @@ struct StoredPage {
   }
 };
 
-void StoreVector(const float* x, float most, const KvSlot& op, bool is_key, std::byte* page) {
-  Quantised q;
-  q.Make(x, op.head_dim, KvMost(op.type, most));
+void StoreVector(const Quantised& q, const KvSlot& op, bool is_key, std::byte* page) {
   for (int d = 0; d < op.head_dim; ++d) {
     const int at =
         is_key ? (d / 2 * kPageTokens + op.slot) * 2 + d % 2 : (op.slot / 2 * op.head_dim + d) * 2 + op.slot % 2;
@@ -62,19 +69,15 @@ void StoreVector(const float* x, float most, const KvSlot& op, bool is_key, std:
 }
 
 float Score(const Quantised& q, const StoredPage& k, int t) {
-  float score = 0;
-  for (int d = 0; d < k.head_dim; d += kScoreElements) {
-    int32_t sum = 0;
-    for (int i = d; i < k.head_dim && i < d + kScoreElements; ++i) sum += q.quants[i] * k.Quant(i, t);
-    score = FusedMulAdd(static_cast<float>(sum), q.scale * k.Scale(t), score);
-  }
-  return score;
+  int32_t sum = 0;
+  for (int d = 0; d < k.head_dim; ++d) sum += q.quants[d] * k.Quant(d, t);
+  return static_cast<float>(sum) * (q.scale * k.Scale(t));
 }
 
 // One query head over one page, merged into its state: state[0] = m, state[1] = l, state + 16 = o.
 void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, int begin, int end, bool first,
                 float* state) {
-  float score[kPageTokens], weight[kPageTokens] = {}, lanes[16] = {}, m = 0;
+  float score[kPageTokens], weight[kPageTokens] = {}, lanes[16] = {}, weights[16] = {}, m = 0;
   for (int t = begin; t < end; ++t) {
     score[t] = Score(q, k, t);
     m = t == begin || score[t] > m ? score[t] : m;
@@ -84,10 +87,10 @@ void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, in
     const float p = seen ? CanonicalExp(score[t] - m) : 0.0f;
     lanes[t % 16] = lanes[t % 16] + p;
     if (seen) weight[t] = p * v.Scale(t);
+    weights[t % 16] = weights[t % 16] + weight[t];
   }
   const float l = TreeSum16(lanes);
-  Quantised w;
-  w.Make(weight, kPageTokens, kWeightMost);
+  const Quantised w(weight, kPageTokens, TreeSum16(weights) / kLength);
   float a = 0, b = 0;
   if (!first) {
     const float top = m > state[0] ? m : state[0];
@@ -110,8 +113,7 @@ void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, in
 void AttendQuery(const Attention& op, const float* q, int64_t position, float* out) {
   float scaled[kHeadDimMax], state[16 + kHeadDimMax];
   for (int d = 0; d < op.head_dim; ++d) scaled[d] = q[d] * op.softmax_scale;
-  Quantised query;
-  query.Make(scaled, op.head_dim, kQueryMost);
+  const Quantised query(scaled, op.head_dim, LengthOf(scaled, op.head_dim) / kLength);
   const int64_t start = op.window > 0 && position + 1 > op.window ? position + 1 - op.window : 0;
   for (int64_t page = start / kPageTokens; page * kPageTokens <= position; ++page) {
     const int64_t first_token = page * kPageTokens, at = op.block_table[page] * op.block_stride;
@@ -147,8 +149,12 @@ void ReferenceRotate(const Rotation& op) {
 }
 
 void ReferenceStoreKv(const KvSlot& op) {
-  StoreVector(op.k, kKeyMost, op, true, op.k_page);
-  StoreVector(op.v, kValueMost, op, false, op.v_page);
+  const bool is_int8 = op.type == KvType::kInt8;
+  const int n = op.head_dim;
+  const float k_scale = is_int8 ? LargestOf(op.k, n) / 127.0f : LengthOf(op.k, n) / kLength;
+  const float v_scale = LargestOf(op.v, n) / (is_int8 ? 127.0f : kLength);
+  StoreVector(Quantised(op.k, n, k_scale), op, true, op.k_page);
+  StoreVector(Quantised(op.v, n, v_scale), op, false, op.v_page);
 }
 
 }  // namespace headrace

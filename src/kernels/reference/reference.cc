@@ -74,6 +74,10 @@ void SiluMul(const float* gate, const float* up, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = CanonicalSilu(gate[i]) * up[i];
 }
 
+void GeluMul(const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = CanonicalGelu(gate[i]) * up[i];
+}
+
 float RowMax(const float* x, int64_t n) {
   float largest = x[0];
   for (int64_t i = 1; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
@@ -87,8 +91,9 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& ReferenceKernels() {
-  static constexpr KernelTable kTable{"reference", QuantizeRow,     QuantizeRest,    ReferenceMatMul,  nullptr, RmsNorm,
-                                      SiluMul,     ReferenceAttend, ReferenceRotate, ReferenceStoreKv, RowMax,  ExpRow};
+  static constexpr KernelTable kTable{"reference",      QuantizeRow, QuantizeRest, ReferenceMatMul, nullptr,
+                                      RmsNorm,          SiluMul,     GeluMul,      ReferenceAttend, ReferenceRotate,
+                                      ReferenceStoreKv, RowMax,      ExpRow};
   return kTable;
 }
 
