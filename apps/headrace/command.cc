@@ -16,6 +16,8 @@ constexpr std::array kCommands = {
     CommandSpec{"list", "ls", "", "models on this machine", kForList, 0, "", ListCommand},
     CommandSpec{"show", "", "MODEL", "what a model is and what memory it takes", kForShow, 1, "MODEL", ShowCommand},
     CommandSpec{"rm", "", "MODEL", "remove a model from the models folder", kForRm, 1, "MODEL", RmCommand},
+    CommandSpec{"bench", "", "engine [MODEL]", "measure prompts and generation beside this machine's limits", kForBench,
+                2, "engine", BenchCommand},
     CommandSpec{"doctor", "", "[MODEL]", "what this machine offers and what would not work", kForDoctor, 1, "MODEL",
                 DoctorCommand},
     CommandSpec{"config", "", "show|check", "settings in force (--origin: which layer set each)", kForConfig, 1,

@@ -8,7 +8,8 @@ namespace {
 
 constexpr uint32_t kLoads = kForServe | kForRun | kForConfig;
 constexpr uint32_t kServes = kForServe | kForConfig;
-constexpr uint32_t kStores = kForServe | kForRun | kForPull | kForList | kForShow | kForRm | kForDoctor | kForConfig;
+constexpr uint32_t kStores =
+    kForServe | kForRun | kForPull | kForList | kForShow | kForRm | kForDoctor | kForConfig | kForBench;
 constexpr uint32_t kChats = kForRun | kForConfig;
 
 using enum OptionKind;
@@ -24,7 +25,7 @@ constexpr std::array kTable = {
                "Jinja chat template instead of the model's own"},
     OptionSpec{"models-dir", "", kFolder, kModel, kStores, "DIR", "",
                "models folder (default: ./models, else one in the user's data folder)"},
-    OptionSpec{"offline", "", kSwitch, kModel, kForServe | kForRun | kForPull | kForConfig, "", "false",
+    OptionSpec{"offline", "", kSwitch, kModel, kForServe | kForRun | kForPull | kForConfig | kForBench, "", "false",
                "never fetch anything"},
     OptionSpec{"sha256", "", kText, kModel, kForPull, "HEX", "", "the hash that a URL's file must have", 0, 0, "",
                true},
@@ -56,7 +57,7 @@ constexpr std::array kTable = {
                4096},
     OptionSpec{"max-waiting", "", kInteger, kLimits, kServes, "N", "1024",
                "requests that may wait; more are refused with 503", 0, 1'000'000},
-    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kTokens, kLimits, kServes, "N", "256",
+    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kTokens, kLimits, kServes | kForBench, "N", "256",
                "tokens of one step", 1, 65'536},
     OptionSpec{"request-timeout", "", kSeconds, kLimits, kServes, "TIME", "0", "longest time of a request; 0: none", 0,
                604'800},
@@ -65,14 +66,14 @@ constexpr std::array kTable = {
     OptionSpec{"drain-timeout", "shutdown-timeout", kSeconds, kLimits, kServes, "TIME", "600",
                "how long requests may go on after SIGTERM", 0, 604'800},
 
-    OptionSpec{"threads", "", kInteger, kMachine, kLoads | kForDoctor, "N", "0",
+    OptionSpec{"threads", "", kInteger, kMachine, kLoads | kForDoctor | kForBench, "N", "0",
                "compute threads; 0: the physical cores this process may use", 0, 256},
     OptionSpec{"kv-memory", "kv-cache-memory-bytes", kBytes, kMachine, kLoads, "SIZE", "0",
                "memory of the KV cache, such as 2GiB; 0: what fits"},
-    OptionSpec{"kv-type", "kv-cache-dtype cache-type-k", kChoice, kMachine, kLoads, "TYPE", "int16",
+    OptionSpec{"kv-type", "kv-cache-dtype cache-type-k", kChoice, kMachine, kLoads | kForBench, "TYPE", "int16",
                "numbers of the KV cache; int8: half the memory, a little less exact", 0, 0, "int16 int8", false, "",
                "auto=int16 q8_0=int8"},
-    OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor, "NAME", "",
+    OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor | kForBench, "NAME", "",
                "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avx512 amx"},
 
     OptionSpec{"log-level", "uvicorn-log-level", kChoice, kLog, kServes, "LEVEL", "info",
@@ -98,6 +99,19 @@ constexpr std::array kTable = {
     OptionSpec{"seed", "", kInteger, kSampling, kChats, "N", "", "equal seeds give equal answers", -0x1p63, 0x1p63},
     OptionSpec{"stop", "", kTexts, kSampling, kChats, "TEXT", "", "end the answer before TEXT; may be given again"},
     OptionSpec{"max-tokens", "", kInteger, kSampling, kChats, "N", "", "longest answer", 1, 0x1p63},
+
+    OptionSpec{"prompt", "", kText, kOutput, kForBench, "N,N", "128,512,1024", "lengths of prompts to measure", 0, 0,
+               "", true},
+    OptionSpec{"batch", "", kText, kOutput, kForBench, "N,N", "1,8,32", "numbers of sequences that generate at once", 0,
+               0, "", true},
+    OptionSpec{"depth", "", kText, kOutput, kForBench, "N,N", "0,2048",
+               "tokens before the generated ones; above 0 for one sequence", 0, 0, "", true},
+    // Five are the fewest that show a spread.
+    OptionSpec{"repeat", "", kInteger, kOutput, kForBench, "R", "5", "measurements of each row", 1, 1000, "", true},
+    OptionSpec{"format", "", kChoice, kOutput, kForBench, "NAME", "md", "form of the report", 0, 0, "md json csv",
+               true},
+    OptionSpec{"probe", "", kSwitch, kOutput, kForBench, "", "false",
+               "measure this machine's limits alone, without a model", 0, 0, "", true},
 
     OptionSpec{"verbose", "", kSwitch, kOutput, kForRun, "", "false",
                "end with tokens per second and time to first token", 0, 0, "", true},

@@ -40,6 +40,7 @@ enum CommandBit : uint32_t {
   kForRm = 32,
   kForDoctor = 64,
   kForConfig = 128,
+  kForBench = 256,
 };
 
 struct OptionSpec {

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
+#include "kernels/sampling.h"
 
 namespace headrace {
 
@@ -38,6 +39,7 @@ struct KernelTable {
   float (*row_max)(const float* x, int64_t n);
   // out = exp((x - max) * inverse_temperature).
   void (*exp_row)(const float* x, int64_t n, float max, float inverse_temperature, float* out);
+  const SamplingKernels* sampling;
 };
 
 const KernelTable& ReferenceKernels();

@@ -1,231 +1,303 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "base/exact_math.h"
 #include "base/random.h"
+#include "sampling/float_order.h"
 
 namespace headrace {
 namespace {
 
-constexpr int32_t kSumBlock = 64;
 constexpr float kBanned = -3e38f;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Up to here top-k takes its tokens out of the row; more are cut where they lie.
+constexpr int32_t kFewTokensMax = 4096;
+static_assert(kFewTokensMax <= kListMax && kTopLogprobsMax <= kFewTokensMax);
+// The bound of a block's probabilities by its largest logit: exp is within 2 ulp, so not quite monotonous.
+constexpr float kExpSlack = 1.0f + 1e-6f;
 
-// The sum of up to 64 values by 16 lanes, added pairwise: the same bits whatever the compiler makes of it.
-double BlockSum(const float* p, int32_t n) {
-  double lanes[16] = {};
-  for (int32_t i = 0; i < n; ++i) lanes[i % 16] += static_cast<double>(p[i]);
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+// What may be drawn at all: a banned logit, -infinity and NaN may not.
+float LeastAllowed() { return NextAbove(kBanned); }
+
+float Logprob(float logit, double log_sum) {
+  const double logprob = static_cast<double>(logit) - log_sum;
+  if (std::isnan(logprob)) return logit > 0 ? 0.0f : kLogprobLeast;  // of a row with an infinity
+  return std::max(static_cast<float>(logprob), kLogprobLeast);
 }
-
-// Exponent bits of a positive float: buckets of probability that differ by a factor of two.
-uint32_t ExponentOf(float p) { return std::bit_cast<uint32_t>(p) >> 23; }
 
 }  // namespace
 
-Sampler::Sampler(int32_t vocab_size, const KernelTable& kernels) : vocab_size_(vocab_size), kernels_(kernels) {
-  raw_.resize(static_cast<size_t>(vocab_size));
-  probabilities_.resize(static_cast<size_t>(vocab_size));
-  block_values_.resize(static_cast<size_t>(vocab_size / kSumBlock + 1));
-  candidates_.reserve(static_cast<size_t>(vocab_size));
+Sampler::Sampler(int32_t vocab_size, const KernelTable& kernels)
+    : vocab_size_(vocab_size), kernels_(kernels), team_{vocab_size, &kernels, nullptr}, cutter_(vocab_size) {
+  const auto tokens = static_cast<size_t>(vocab_size), blocks = static_cast<size_t>(SampleBlocksOf(vocab_size));
+  for (auto* of_tokens : {&raw_, &probabilities_}) of_tokens->resize(tokens);
+  for (auto* of_blocks : {&maxima_, &probability_maxima_}) of_blocks->resize(blocks);
+  block_sums_.resize(blocks);
+  segment_sums_.resize(static_cast<size_t>(SegmentsOf(vocab_size)));
+  // Tokens equal to the least kept one come along until they are told from it by id.
+  kept_.Resize(static_cast<size_t>(kFewTokensMax + kSegmentTokens));
 }
 
-void Sampler::Sample(float* logits, const SampleRequest& request, SampleResult* result) {
+void Sampler::Sample(float* logits, const SampleRequest& request, SampleResult* result, ComputePool* pool) {
+  team_.pool = pool;
+  maxima_are_found_ = false;
   const bool wants_logprobs = request.top_logprobs >= 0;
   double log_sum = 0;
   result->top_count = 0;
   if (wants_logprobs) {
-    std::copy_n(logits, vocab_size_, raw_.begin());
+    FindMaxima(logits);
     log_sum = LogOfSum(logits);
-    TopLogprobs(log_sum, std::min({request.top_logprobs, kTopLogprobsMax, vocab_size_}), result);
+    TopLogprobs(logits, log_sum, std::min({request.top_logprobs, kTopLogprobsMax, vocab_size_}), result);
   }
   if (request.target >= 0) {
     result->token = request.target;
-  } else {
-    Adjust(logits, request);
-    result->token = request.params.temperature < kGreedyBelow ? Greedy(logits) : Draw(logits, request);
+    result->logprob = wants_logprobs ? Logprob(logits[result->token], log_sum) : 0.0f;
+    return;
   }
-  result->logprob = wants_logprobs
-                        ? static_cast<float>(static_cast<double>(raw_[static_cast<size_t>(result->token)]) - log_sum)
-                        : 0.0f;
+  Adjust(logits, request);
+  if (!maxima_are_found_) FindMaxima(logits);
+  result->token = request.params.temperature < kGreedyBelow ? Greedy(logits) : Draw(logits, request);
+  result->logprob = wants_logprobs ? Logprob(RawLogit(logits, request, result->token), log_sum) : 0.0f;
+}
+
+void Sampler::FindMaxima(float* logits) {
+  team_.ForSegments([&](int32_t, int32_t first, int32_t count) {
+    kernels_.sampling->block_max(logits + first, count, maxima_.data() + first / kSampleBlock);
+  });
+  maxima_are_found_ = true;
+  FindMax(logits);
+}
+
+void Sampler::FindMax(float* logits) {
+  max_ = kernels_.row_max(maxima_.data(), static_cast<int64_t>(maxima_.size()));
+  if (max_ < kInfinity) return;
+  for (int32_t i = 0; i < vocab_size_; ++i) logits[i] = std::min(logits[i], std::numeric_limits<float>::max());
+  FindMaxima(logits);
 }
 
 double Sampler::LogOfSum(const float* logits) {
-  const float max = kernels_.row_max(logits, vocab_size_);
-  kernels_.exp_row(logits, vocab_size_, max, 1.0f, probabilities_.data());
-  return static_cast<double>(max) + ExactLog(SumOfProbabilities());
+  if (!(max_ > kBanned)) return static_cast<double>(max_);
+  return static_cast<double>(max_) + ExactLog(TakeProbabilities(logits, {LeastAllowed()}, 1.0f));
 }
 
-double Sampler::SumOfProbabilities() const {
-  double sum = 0;
-  for (int32_t i = 0; i < vocab_size_; i += kSumBlock)
-    sum += BlockSum(probabilities_.data() + i, std::min(kSumBlock, vocab_size_ - i));
-  return sum;
-}
-
-void Sampler::TopLogprobs(double log_sum, int32_t count, SampleResult* result) {
+void Sampler::TopLogprobs(const float* logits, double log_sum, int32_t count, SampleResult* result) {
   if (count == 0) return;
-  KeepTopK(raw_.data(), static_cast<size_t>(count));
-  result->top_count = count;
-  for (int32_t i = 0; i < count; ++i) {
-    result->top_tokens[i] = candidates_[static_cast<size_t>(i)].token;
-    result->top_logprobs[i] =
-        static_cast<float>(static_cast<double>(candidates_[static_cast<size_t>(i)].value) - log_sum);
+  TakeKept(logits, TopK(logits, count));
+  result->top_count = std::min(count, kept_.size);
+  for (int32_t i = 0; i < result->top_count; ++i) {
+    // At most 20: the largest of what is left goes to the front, and ids stay in order.
+    const auto begin = kept_.values.begin() + i;
+    const auto at = std::max_element(begin, kept_.values.begin() + kept_.size);
+    result->top_tokens[i] = kept_.ids[static_cast<size_t>(at - kept_.values.begin())];
+    result->top_logprobs[i] = Logprob(*at, log_sum);
+    std::rotate(kept_.ids.begin() + i, kept_.ids.begin() + (at - kept_.values.begin()),
+                kept_.ids.begin() + (at - kept_.values.begin()) + 1);
+    std::rotate(begin, at, at + 1);
   }
 }
 
-void Sampler::Adjust(float* logits, const SampleRequest& request) const {
+void Sampler::Adjust(float* logits, const SampleRequest& request) {
   const SamplingParams& p = request.params;
-  for (const TokenAdjustment& a : request.adjustments) {
+  for (size_t i = 0; i < request.adjustments.size(); ++i) {
+    const TokenAdjustment& a = request.adjustments[i];
     float& x = logits[a.token];
+    if (i < raw_.size()) raw_[i] = x;
     if (a.seen) x = x > 0 ? x / p.repetition_penalty : x * p.repetition_penalty;
     if (a.output_count > 0) x = (x - p.presence_penalty) - p.frequency_penalty * static_cast<float>(a.output_count);
     x = a.bias <= kBanBias ? kBanned : x + a.bias;
   }
+  if (!maxima_are_found_) return;
+  for (const TokenAdjustment& a : request.adjustments) {
+    const int32_t block = a.token / kSampleBlock, first = block * kSampleBlock;
+    kernels_.sampling->block_max(logits + first, std::min(kSampleBlock, vocab_size_ - first), maxima_.data() + block);
+  }
+  FindMax(logits);
+}
+
+float Sampler::RawLogit(const float* logits, const SampleRequest& request, int32_t token) const {
+  const auto& adjustments = request.adjustments;
+  const auto at = std::ranges::find(adjustments, token, &TokenAdjustment::token);
+  const auto i = static_cast<size_t>(at - adjustments.begin());
+  return i < adjustments.size() && i < raw_.size() ? raw_[i] : logits[token];
 }
 
 int32_t Sampler::Greedy(const float* logits) const {
-  const float max = kernels_.row_max(logits, vocab_size_);
-  const auto at = static_cast<int32_t>(std::find(logits, logits + vocab_size_, max) - logits);
-  return at < vocab_size_ ? at : 0;  // only a NaN row finds nothing
+  const auto block = static_cast<int32_t>(std::ranges::find(maxima_, max_) - maxima_.begin());
+  const float* begin = logits + block * kSampleBlock;
+  const float* end = logits + std::min(vocab_size_, (block + 1) * kSampleBlock);
+  const float* at = std::find(begin, end, max_);
+  return at < end ? static_cast<int32_t>(at - logits) : 0;  // a row without a number finds nothing
 }
 
 int32_t Sampler::Draw(const float* logits, const SampleRequest& request) {
   const SamplingParams& p = request.params;
+  if (!(max_ > kBanned) || !(p.top_p > 0)) return Greedy(logits);
   const float uniform = KeyedUniform(p.seed, request.position);
-  const float max = kernels_.row_max(logits, vocab_size_);
-  if (!(max > kBanned)) return Greedy(logits);
-  const float inverse_temperature = 1.0f / p.temperature;
-  const bool top_k = p.top_k > 0 && p.top_k < vocab_size_;
-  if (top_k) {
-    KeepTopK(logits, static_cast<size_t>(p.top_k));
-    for (Candidate& c : candidates_) {
-      if (c.value == kBanned) {
-        c.value = 0;
-      } else {
-        kernels_.exp_row(&c.value, 1, max, inverse_temperature, &c.value);
+  const bool few = p.top_k > 0 && p.top_k < vocab_size_ && p.top_k <= kFewTokensMax;
+  return few ? DrawFromFew(logits, p, uniform) : DrawFromRow(logits, p, uniform);
+}
+
+// The k-th largest block maximum bounds the k-th largest value from below.
+Cut Sampler::TopK(const float* logits, int32_t k) {
+  const auto blocks = static_cast<int32_t>(maxima_.size());
+  float floor = LeastAllowed();
+  if (k < blocks) floor = std::max(floor, cutter_.FindCut(maxima_.data(), blocks, Weight::kOne, k).least);
+  return cutter_.FindCut(team_, {logits, maxima_.data()}, Weight::kOne, k, floor, NextAbove(max_));
+}
+
+void Sampler::TakeKept(const float* logits, const Cut& cut) {
+  kept_.size = 0;
+  for (int32_t first = 0; first < vocab_size_; first += kSegmentTokens) {
+    const int32_t count = std::min(kSegmentTokens, vocab_size_ - first), before = kept_.size;
+    const float least = first <= cut.last ? cut.least : NextAbove(cut.least);
+    kept_.size += static_cast<int32_t>(
+        kernels_.sampling->collect(logits + first, maxima_.data() + first / kSampleBlock, count, least, kInfinity,
+                                   first, kept_.values.data() + before, kept_.ids.data() + before));
+    if (cut.last < first || cut.last >= first + count - 1) continue;
+    int32_t size = before;
+    for (auto i = static_cast<size_t>(before); i < static_cast<size_t>(kept_.size); ++i) {
+      if (!cut.Keeps(kept_.values[i], kept_.ids[i])) continue;
+      kept_.values[static_cast<size_t>(size)] = kept_.values[i];
+      kept_.ids[static_cast<size_t>(size++)] = kept_.ids[i];
+    }
+    kept_.size = size;
+  }
+}
+
+int32_t Sampler::DrawFromFew(const float* logits, const SamplingParams& params, float uniform) {
+  TakeKept(logits, TopK(logits, params.top_k));
+  kernels_.exp_row(kept_.values.data(), kept_.size, max_, 1.0f / params.temperature, kept_.values.data());
+  const auto size = static_cast<size_t>(kept_.size);
+  double total = 0;
+  for (size_t i = 0; i < size; ++i) total += static_cast<double>(kept_.values[i]);
+  Cut cut{std::numeric_limits<float>::min()};
+  if (params.top_p < 1) cut = cutter_.FindCut(kept_, Weight::kValue, static_cast<double>(params.top_p) * total);
+  if (params.min_p > cut.least) cut = {std::min(params.min_p, 1.0f)};
+  const auto keeps = [&](size_t i) { return cut.Keeps(kept_.values[i], kept_.ids[i]); };
+  total = 0;
+  for (size_t i = 0; i < size; ++i) total += keeps(i) ? static_cast<double>(kept_.values[i]) : 0.0;
+  double rest = static_cast<double>(uniform) * total;
+  int32_t token = kept_.ids[0];  // the last one kept takes what rounding left over
+  for (size_t i = 0; i < size; ++i) {
+    if (!keeps(i)) continue;
+    token = kept_.ids[i];
+    rest -= static_cast<double>(kept_.values[i]);
+    if (rest < 0) break;
+  }
+  return token;
+}
+
+int32_t Sampler::DrawFromRow(const float* logits, const SamplingParams& params, float uniform) {
+  Cut cut{LeastAllowed()};
+  if (params.top_k > 0 && params.top_k < vocab_size_) cut = TopK(logits, params.top_k);
+  const float inverse_temperature = 1.0f / params.temperature;
+  double total = TakeProbabilities(logits, cut, inverse_temperature);
+  cut = Cut{0.0f};
+  if (params.top_p < 1 || params.min_p > 0) {
+    kernels_.exp_row(maxima_.data(), static_cast<int64_t>(maxima_.size()), max_, inverse_temperature,
+                     probability_maxima_.data());
+    for (float& p : probability_maxima_) p *= kExpSlack;
+    cut.least = params.min_p > 0 ? std::min(params.min_p, 1.0f) : 0.0f;
+    if (params.top_p < 1) {
+      // All tokens below 1 - top_p of the average together are less than what the nucleus leaves out.
+      const double rest = (1.0 - static_cast<double>(params.top_p)) * total / vocab_size_;
+      const float floor = std::max({cut.least, static_cast<float>(0.999 * rest), std::numeric_limits<float>::min()});
+      cut = cutter_.FindCut(team_, {probabilities_.data(), probability_maxima_.data()}, Weight::kValue,
+                            static_cast<double>(params.top_p) * total, floor, 2.0f);
+    }
+    total = KeepOnly(cut);
+  }
+  return TokenAt(static_cast<double>(uniform) * total, cut);
+}
+
+double Sampler::SumBlocks(int32_t segment, int32_t tokens) {
+  double sum = 0;
+  const double* blocks = block_sums_.data() + segment * kSegmentBlocks;
+  for (int32_t b = 0; b < SampleBlocksOf(tokens); ++b) sum += blocks[b];
+  return segment_sums_[static_cast<size_t>(segment)] = sum;
+}
+
+double Sampler::SumSegments() const {
+  double sum = 0;
+  for (const double segment : segment_sums_) sum += segment;
+  return sum;
+}
+
+double Sampler::TakeProbabilities(const float* logits, const Cut& cut, float inverse_temperature) {
+  const float after = NextAbove(cut.least);
+  team_.ForSegments([&](int32_t segment, int32_t first, int32_t count) {
+    // Blocks up to the one with the last of the equal tokens, then those behind it.
+    const int32_t blocks_end = cut.last >= vocab_size_ - 1 ? vocab_size_ : (cut.last / kSampleBlock + 1) * kSampleBlock;
+    const int32_t split = std::clamp(blocks_end - first, 0, count);
+    double* sums = block_sums_.data() + first / kSampleBlock;
+    float* out = probabilities_.data() + first;
+    kernels_.sampling->exp_blocks(logits + first, split, max_, inverse_temperature, cut.least, out, sums);
+    kernels_.sampling->exp_blocks(logits + first + split, count - split, max_, inverse_temperature, after, out + split,
+                                  sums + split / kSampleBlock);
+    if (first <= cut.last && cut.last < first + count - 1) {
+      for (int32_t id = cut.last + 1; id < first + split; ++id) {
+        if (logits[id] == cut.least) probabilities_[static_cast<size_t>(id)] = 0;
+      }
+      const int32_t block = cut.last / kSampleBlock, at = block * kSampleBlock;
+      kernels_.sampling->tally(probabilities_.data() + at, &kInfinity, std::min(kSampleBlock, vocab_size_ - at), 0.0f,
+                               block_sums_.data() + block);
+    }
+    SumBlocks(segment, count);
+  });
+  return SumSegments();
+}
+
+double Sampler::KeepOnly(const Cut& cut) {
+  const float after = NextAbove(cut.least);
+  TeamFor(team_, probability_maxima_.data(), cut.least).ForSegments([&](int32_t segment, int32_t first, int32_t count) {
+    const int32_t blocks_end = cut.last >= vocab_size_ - 1 ? vocab_size_ : (cut.last / kSampleBlock + 1) * kSampleBlock;
+    const int32_t split = std::clamp(blocks_end - first, 0, count);
+    const auto tally = [&](int32_t from, int32_t tokens, float least) {
+      const int32_t block = (first + from) / kSampleBlock;
+      kernels_.sampling->tally(probabilities_.data() + first + from, probability_maxima_.data() + block, tokens, least,
+                               block_sums_.data() + block);
+    };
+    if (first <= cut.last && cut.last < first + count - 1) {
+      for (int32_t id = cut.last + 1; id < first + split; ++id) {
+        float& p = probabilities_[static_cast<size_t>(id)];
+        if (p == cut.least) p = 0;
       }
     }
-    return DrawFromCandidates(p, uniform);
-  }
-  kernels_.exp_row(logits, vocab_size_, max, inverse_temperature, probabilities_.data());
-  for (const TokenAdjustment& a : request.adjustments) {
-    if (a.bias <= kBanBias) probabilities_[static_cast<size_t>(a.token)] = 0;
-  }
-  if (p.top_p >= 1.0f && p.min_p <= 0.0f) return DrawFromAll(uniform);
-  KeepNucleusOfAll(p.top_p);
-  return DrawFromCandidates(p, uniform);
-}
-
-int32_t Sampler::DrawFromAll(float uniform) const {
-  double rest = static_cast<double>(uniform) * SumOfProbabilities();
-  int32_t chosen = 0;  // the last block with any probability takes what rounding left over
-  for (int32_t block = 0; block < vocab_size_; block += kSumBlock) {
-    const double sum = BlockSum(probabilities_.data() + block, std::min(kSumBlock, vocab_size_ - block));
-    if (sum <= 0) continue;
-    chosen = block;
-    if (rest < sum) break;
-    rest -= sum;
-  }
-  int32_t last = chosen;
-  for (int32_t i = chosen; i < std::min(vocab_size_, chosen + kSumBlock); ++i) {
-    const double p = static_cast<double>(probabilities_[static_cast<size_t>(i)]);
-    if (p <= 0) continue;
-    last = i;
-    if (rest < p) break;
-    rest -= p;
-  }
-  return last;
-}
-
-// The k largest, largest first, lower id first among equals. The k-th largest block maximum bounds the k-th largest
-// value from below, so only blocks that reach it are looked at; the vocabulary is never sorted.
-void Sampler::KeepTopK(const float* logits, size_t k) {
-  const auto before = [](const Candidate& a, const Candidate& b) {
-    return a.value != b.value ? a.value > b.value : a.token < b.token;
-  };
-  const auto blocks = static_cast<size_t>((vocab_size_ + kSumBlock - 1) / kSumBlock);
-  float threshold = -std::numeric_limits<float>::infinity();
-  if (k < blocks) {
-    for (size_t b = 0; b < blocks; ++b) {
-      const auto first = static_cast<int32_t>(b) * kSumBlock;
-      block_values_[b] = kernels_.row_max(logits + first, std::min(kSumBlock, vocab_size_ - first));
-    }
-    // Candidates serve as the copy that nth_element may shuffle.
-    candidates_.clear();
-    for (size_t b = 0; b < blocks; ++b) candidates_.push_back({block_values_[b], static_cast<int32_t>(b)});
-    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(k - 1), candidates_.end(), before);
-    threshold = candidates_[k - 1].value;
-  }
-  candidates_.clear();
-  for (size_t b = 0; b < blocks; ++b) {
-    if (k < blocks && block_values_[b] < threshold) continue;
-    const auto first = static_cast<int32_t>(b) * kSumBlock;
-    for (int32_t i = first; i < std::min(vocab_size_, first + kSumBlock); ++i) {
-      if (logits[i] >= threshold) candidates_.push_back({logits[i], i});
-    }
-  }
-  const size_t kept = std::min(k, candidates_.size());
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(kept), candidates_.end(), before);
-  candidates_.resize(kept);
-}
-
-// Candidates: every token in the buckets of probability (factors of two) that together reach top_p, largest first.
-void Sampler::KeepNucleusOfAll(float top_p) {
-  double buckets[256] = {};
-  for (float p : probabilities_) {
-    if (p > 0) buckets[ExponentOf(p)] += static_cast<double>(p);
-  }
-  double total = 0, reached = 0;
-  for (int b = 255; b >= 0; --b) total += buckets[b];
-  uint32_t lowest = 255;
-  for (int b = 255; b >= 0; --b) {
-    reached += buckets[b];
-    lowest = static_cast<uint32_t>(b);
-    if (reached >= static_cast<double>(top_p) * total && reached > 0) break;
-  }
-  candidates_.clear();
-  for (int32_t i = 0; i < vocab_size_; ++i) {
-    const float p = probabilities_[static_cast<size_t>(i)];
-    if (p > 0 && ExponentOf(p) >= lowest) candidates_.push_back({p, i});
-  }
-  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-    return a.value != b.value ? a.value > b.value : a.token < b.token;
+    tally(0, split, cut.least);
+    tally(split, count - split, after);
+    SumBlocks(segment, count);
   });
-  // What the cut below compares with is the sum over all tokens, not over the candidates.
-  double sum = 0;
-  size_t kept = 0;
-  while (kept < candidates_.size() && (kept == 0 || sum < static_cast<double>(top_p) * total)) {
-    sum += static_cast<double>(candidates_[kept++].value);
-  }
-  candidates_.resize(kept);
+  return SumSegments();
 }
 
-// Candidates hold unnormalised probabilities, largest first. After top-k the nucleus is taken of what top-k left.
-int32_t Sampler::DrawFromCandidates(const SamplingParams& params, float uniform) {
-  double total = 0;
-  for (const Candidate& c : candidates_) total += static_cast<double>(c.value);
-  size_t kept = 0;
-  double sum = 0;
-  const bool nucleus = params.top_k > 0 && params.top_k < vocab_size_ && params.top_p < 1.0f;
-  const float least = params.min_p * candidates_[0].value;
-  while (kept < candidates_.size()) {
-    const float p = candidates_[kept].value;
-    if (kept > 0 && (p <= 0 || p < least || (nucleus && sum >= static_cast<double>(params.top_p) * total))) break;
-    sum += static_cast<double>(p);
-    ++kept;
+// The kept token at `at` of the total; the last one with any probability takes what rounding left over.
+int32_t Sampler::TokenAt(double at, const Cut& cut) const {
+  const auto find = [&at](const std::vector<double>& sums, size_t begin, size_t end) {
+    size_t chosen = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (!(sums[i] > 0)) continue;
+      chosen = i;
+      if (at < sums[i]) break;
+      at -= sums[i];
+    }
+    return chosen;
+  };
+  const size_t segment = find(segment_sums_, 0, segment_sums_.size());
+  const size_t first_block = segment * kSegmentBlocks;
+  const size_t block = find(block_sums_, first_block, std::min(block_sums_.size(), first_block + kSegmentBlocks));
+  const auto first = static_cast<int32_t>(block) * kSampleBlock;
+  int32_t token = first;
+  for (int32_t id = first; id < std::min(vocab_size_, first + kSampleBlock); ++id) {
+    const float p = probabilities_[static_cast<size_t>(id)];
+    if (!(p > 0) || !cut.Keeps(p, id)) continue;
+    token = id;
+    if (at < static_cast<double>(p)) break;
+    at -= static_cast<double>(p);
   }
-  double rest = static_cast<double>(uniform) * sum;
-  for (size_t i = 0; i < kept; ++i) {
-    rest -= static_cast<double>(candidates_[i].value);
-    if (rest < 0) return candidates_[i].token;
-  }
-  return candidates_[kept - 1].token;
+  return token;
 }
 
 }  // namespace headrace

@@ -7,7 +7,7 @@ import subprocess
 
 from harness import HEADRACE, CliTest, main
 
-COMMANDS = ["run", "serve", "pull", "list", "show", "rm", "doctor", "config", "completion", "version"]
+COMMANDS = ["run", "serve", "pull", "list", "show", "rm", "bench", "doctor", "config", "completion", "version"]
 
 
 class CommandLine(CliTest):

@@ -12,8 +12,8 @@ namespace {
 
 static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 
-// Raised whenever the bits of Forward change.
-constexpr int kNumericsVersion = 3;
+// Raised whenever the bits of Forward or what a seed draws from them change.
+constexpr int kNumericsVersion = 4;
 
 }  // namespace
 
@@ -94,18 +94,30 @@ Result<const StepOutput*> CpuExecutor::Wait() {
   output_.results.resize(input.samples.size());
   auto* logits = reinterpret_cast<float*>(logits_.data());
   if (observer_) observer_(input, logits);
-  pool_->Run([&](int worker) {
-    pool_->For(worker, static_cast<int64_t>(input.samples.size()), [&](int64_t i) {
-      const StepSample& s = input.samples[static_cast<size_t>(i)];
-      const std::span adjustments =
-          std::span(input.adjustments)
-              .subspan(static_cast<size_t>(s.first_adjustment), static_cast<size_t>(s.adjustment_count));
-      samplers_[static_cast<size_t>(worker)]->Sample(logits + i * description_.vocab_size,
-                                                     {s.params, s.position, adjustments, s.target, s.top_logprobs},
-                                                     &output_.results[static_cast<size_t>(i)]);
-    });
-  });
+  SampleAll(input, logits);
   return &output_;
+}
+
+void CpuExecutor::SampleAll(const StepInput& input, float* logits) {
+  const auto sample = [&](int worker, int64_t i, ComputePool* pool) {
+    const StepSample& s = input.samples[static_cast<size_t>(i)];
+    const std::span adjustments =
+        std::span(input.adjustments)
+            .subspan(static_cast<size_t>(s.first_adjustment), static_cast<size_t>(s.adjustment_count));
+    samplers_[static_cast<size_t>(worker)]->Sample(logits + i * description_.vocab_size,
+                                                   {s.params, s.position, adjustments, s.target, s.top_logprobs},
+                                                   &output_.results[static_cast<size_t>(i)], pool);
+  };
+  // Each worker has rows of its own while there are enough. What is left over the workers share, row by row, when that
+  // takes less than one row by one worker: a shared row is 1 / threads of it, and an eighth for barriers.
+  const auto samples = static_cast<int64_t>(input.samples.size());
+  const int64_t rest = samples % pool_->threads();
+  const bool shared = description_.vocab_size >= kSharedRowMin && rest * (8 + pool_->threads()) < 8 * pool_->threads();
+  const int64_t whole = shared ? samples - rest : samples;
+  if (whole > 0) {
+    pool_->Run([&](int worker) { pool_->For(worker, whole, [&](int64_t i) { sample(worker, i, nullptr); }); });
+  }
+  for (int64_t i = whole; i < samples; ++i) sample(0, i, pool_.get());
 }
 
 }  // namespace headrace

@@ -45,6 +45,7 @@ class CpuExecutor final : public Executor {
  private:
   CpuExecutor() = default;
   void Forward(const StepInput& input);
+  void SampleAll(const StepInput& input, float* logits);
 
   ExecutorDescription description_;
   std::unique_ptr<ComputePool> pool_;

@@ -1,0 +1,89 @@
+// headrace bench engine [MODEL]
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/cpu.h"
+#include "base/log.h"
+#include "bench/engine_bench.h"
+#include "bench/engine_report.h"
+#include "command.h"
+#include "config/option_value.h"
+#include "exit_code.h"
+#include "model_choice.h"
+
+namespace headrace {
+namespace {
+
+constexpr size_t kBenchListMax = 16;
+constexpr int64_t kBenchTokensMax = 1 << 20;
+constexpr int64_t kBenchSequencesMax = 1024;
+
+// "128,512" as numbers from `least` to `most`.
+Result<std::vector<int32_t>> Numbers(const Settings& settings, const char* option, int64_t least, int64_t most) {
+  std::vector<int32_t> out;
+  const std::string text = settings.Text(option);
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const auto number = ParseInteger(word);
+    if (!number || *number < least || *number > most || out.size() == kBenchListMax)
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: '{}' is no list of at most {} whole numbers from {} to {}, such as 1,8,32",
+                              settings.Get(option).place, EscapeForLog(text, 60), kBenchListMax, least, most),
+                  option);
+    out.push_back(static_cast<int32_t>(*number));
+    begin = end + 1;
+  }
+  return out;
+}
+
+Result<EngineBenchOptions> OptionsFrom(const Settings& settings) {
+  EngineBenchOptions options;
+  const auto threads = static_cast<int>(settings.Integer("threads"));
+  options.threads = threads > 0 ? threads : UsableCores();
+  options.isa = settings.Text("isa");
+  options.kv_type = settings.Text("kv-type") == "int8" ? KvType::kInt8 : KvType::kInt16;
+  HR_ASSIGN_OR_RETURN(options.prompts, Numbers(settings, "prompt", 1, kBenchTokensMax));
+  HR_ASSIGN_OR_RETURN(options.batches, Numbers(settings, "batch", 1, kBenchSequencesMax));
+  HR_ASSIGN_OR_RETURN(options.depths, Numbers(settings, "depth", 0, kBenchTokensMax));
+  options.step_tokens = static_cast<int32_t>(settings.Integer("max-batch-tokens"));
+  options.repeats = static_cast<int>(settings.Integer("repeat"));
+  return options;
+}
+
+void Progress(const std::string& what) {
+  if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "headrace: %s\n", what.c_str());
+}
+
+Result<EngineReport> Measure(const Invocation& invocation, const EngineBenchOptions& options) {
+  const SystemClock clock;
+  if (invocation.settings.Switch("probe")) return ProbeMachine(options, clock);
+  HR_ASSIGN_OR_RETURN(const ModelChoice model,
+                      ChooseModel(invocation.settings, invocation.words.size() > 1 ? invocation.words[1] : ""));
+  if (model.path.starts_with("script:"))
+    return Fail(ErrorCode::kInvalidArgument, "bench engine measures a model, not a script", "model");
+  HR_ASSIGN_OR_RETURN(const auto file, ModelFile::Open(model.path));
+  HR_ASSIGN_OR_RETURN(const auto bench, EngineBench::Open(*file, options, clock));
+  return bench->Run(Progress);
+}
+
+}  // namespace
+
+int BenchCommand(const Invocation& invocation) {
+  const Settings& settings = invocation.settings;
+  if (invocation.words.empty() || invocation.words[0] != "engine")
+    return Complain({ErrorCode::kInvalidArgument, "bench measures: headrace bench engine [MODEL]", "", 0});
+  const auto options = OptionsFrom(settings);
+  if (!options) return Complain(options.error());
+  const auto report = Measure(invocation, *options);
+  if (!report) return Complain(report.error());
+  const std::string format = settings.Text("format");
+  fmt::print("{}", format == "json"  ? ReportAsJson(*report)
+                   : format == "csv" ? ReportAsCsv(*report)
+                                     : ReportAsMarkdown(*report));
+  return kExitOk;
+}
+
+}  // namespace headrace
