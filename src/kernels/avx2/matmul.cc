@@ -74,15 +74,28 @@ constexpr bool DecodesFast(DType type) {
 
 template <DType kType, int N>
 void DirectTile(const MatMul& op, int64_t panel, Rows x) {
+  // Both halves of a panel at once for one or two rows: more chains, and one pass over memory.
+  constexpr int kHalves = N <= 2 ? 2 : 1;
+  using Reader = PanelReader<kType>;
   const int64_t groups = op.activations.groups();
-  for (int half = 0; half < 2; ++half) {
-    const int64_t row = panel * kPanelRows + 8 * half;
-    if (row >= op.weights.rows) return;
-    const PanelReader<kType> w(op.weights.data + panel * op.weights.panel_bytes, half, groups);
-    __m256 acc[N];
-    HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm256_setzero_ps();
-    AddTile<PanelReader<kType>, N>(w, groups, x, acc);
-    HR_UNROLL for (int n = 0; n < N; ++n) StoreHalf(op, x.first_row + n, row, acc[n]);
+  const std::byte* data = op.weights.data + panel * op.weights.panel_bytes;
+  for (int first = 0; first < 2; first += kHalves) {
+    const Reader w[2] = {Reader(data, first, groups), Reader(data, 1, groups)};
+    __m256 acc[kHalves][N];
+    HR_UNROLL for (int half = 0; half < kHalves; ++half) {
+      HR_UNROLL for (int n = 0; n < N; ++n) acc[half][n] = _mm256_setzero_ps();
+    }
+    for (int64_t g = 0; g < groups; ++g) {
+      if (x.prefetch) w[0].Prefetch(g);
+      HR_UNROLL for (int half = 0; half < kHalves; ++half) {
+        AddGroup<Reader, N>(w[half], g, x.entries, g * x.width, acc[half]);
+      }
+    }
+    HR_UNROLL for (int half = 0; half < kHalves; ++half) {
+      HR_UNROLL for (int n = 0; n < N; ++n) {
+        StoreHalf(op, x.first_row + n, panel * kPanelRows + 8 * (first + half), acc[half][n]);
+      }
+    }
     x.prefetch = false;
   }
 }
