@@ -34,12 +34,14 @@ struct PackedFixture {
   PackedMatrix matrix;
   int64_t row_bytes;
 
-  PackedFixture(DType dtype, int64_t rows, int64_t columns, Random& random) {
+  PackedFixture(DType dtype, int64_t rows, int64_t columns, Random& random)
+      : PackedFixture(dtype, rows, columns, RandomFloats(random, static_cast<size_t>(rows * columns), 0.2f)) {}
+
+  PackedFixture(DType dtype, int64_t rows, int64_t columns, const std::vector<float>& values) {
     row_bytes = static_cast<int64_t>(*RowBytes(dtype, columns));
     file.resize(static_cast<size_t>(rows * row_bytes));
     for (int64_t r = 0; r < rows; ++r) {
-      const auto row = RandomFloats(random, static_cast<size_t>(columns), 0.2f);
-      QuantizeRow(dtype, row.data(), columns, file.data() + r * row_bytes);
+      QuantizeRow(dtype, values.data() + r * columns, columns, file.data() + r * row_bytes);
     }
     packed.resize(static_cast<size_t>(PackedBytes(dtype, rows, columns)) + 4096);  // prefetch may look ahead
     for (int64_t p = 0; p * kPanelRows < rows; ++p) {
@@ -199,6 +201,31 @@ TEST(MatMulTest, BlocksChunksAndMisalignmentsEqualTheReference) {
         std::vector<float> out(expected.size());
         table->matmul({w.matrix, ours.view, out.data() + shift, rows, false}, 0, 1);
         table->matmul({w.matrix, ours.view, out.data() + shift, rows, false}, 1, w.matrix.panels());
+        ExpectSameBits(out, expected, std::string(table->name) + " " + std::string(Info(dtype).name));
+      }
+    }
+  }
+}
+
+// Sums of 16 bits inside a kernel must hold the largest codes times the largest activations.
+TEST(MatMulTest, ExtremeCodesAndActivationsEqualTheReference) {
+  const int64_t columns = 512, rows = 16, m = 40;
+  std::vector<float> values(static_cast<size_t>(rows * columns)), x(static_cast<size_t>(m * columns));
+  // Each 16 columns have one element at one end of the codes and fifteen at the other.
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t row = i / columns;
+    values[i] = ((i % 16 == row) != (row % 2 == 0)) ? 1.0f : -1.0f;
+  }
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = i / columns % 2 == 0 ? 1.0f : i / columns % 3 == 0 ? -1.0f : values[i % values.size()];
+  for (DType dtype : kTypes) {
+    const PackedFixture w(dtype, rows, columns, values);
+    for (const int64_t count : {int64_t{3}, m}) {
+      const ActivationFixture truth_x(ReferenceKernels(), count, columns, x);
+      std::vector<float> expected(static_cast<size_t>(count * rows)), out(expected.size());
+      ReferenceKernels().matmul({w.matrix, truth_x.view, expected.data(), rows, false}, 0, 1);
+      for (const KernelTable* table : UsableKernels()) {
+        table->matmul({w.matrix, truth_x.view, out.data(), rows, false}, 0, 1);
         ExpectSameBits(out, expected, std::string(table->name) + " " + std::string(Info(dtype).name));
       }
     }
