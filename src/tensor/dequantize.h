@@ -1,5 +1,5 @@
-// The scalar truth of each computable type: what the stored bits mean as floats. Kernels are tested against it; nothing
-// in the step loop calls it except embedding rows. Block layouts: ggml's block structs. Pure function, thread-safe.
+// The scalar truth of each type that has kernels: what the stored bits mean as floats. Kernels are tested against it;
+// nothing in the step loop calls it. Block layouts: ggml's block structs. Pure function, thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The scalar matrix product, also used by the other tables for types that have no packed layout yet.
+// The scalar matrix product, which defines the bits.
 #pragma once
 
 #include "kernels/matmul.h"
