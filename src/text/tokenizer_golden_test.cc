@@ -46,7 +46,7 @@ TEST_P(TinyBytePairs, IdsEqualTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(EveryPre, TinyBytePairs,
                          testing::Values("smollm", "gpt-2", "llama-bpe", "qwen2", "default", "deepseek-llm",
-                                         "deepseek-coder", "deepseek-v3"));
+                                         "deepseek-coder", "deepseek-v3", "refact", "tekken"));
 
 TEST(TokenizerGolden, TinySentencePieceIdsEqualTheReference) {
   auto tokenizer = Tokenizer::FromVocabulary(FixtureVocabulary("tiny_sp"));
@@ -63,6 +63,16 @@ TEST(TokenizerGolden, SmolLM2IdsEqualTheReference) {
   auto tokenizer = Tokenizer::FromVocabulary(std::move(model->vocabulary));
   ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
   ExpectGolden("smollm2", **tokenizer, kParse);
+}
+
+TEST(TokenizerGolden, Gemma3IdsEqualTheReference) {
+  const char* path = std::getenv("HEADRACE_TEST_GEMMA");
+  if (path == nullptr) GTEST_SKIP() << "HEADRACE_TEST_GEMMA does not name gemma-3-270m-q4_k_m.gguf";
+  auto model = ReadTestModel(path);
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  auto tokenizer = Tokenizer::FromVocabulary(std::move(model->vocabulary));
+  ASSERT_TRUE(tokenizer.has_value()) << tokenizer.error().message;
+  ExpectGolden("gemma3", **tokenizer, kPlain);
 }
 
 // The authors' own tokenizer.json files, read as they are and through the arrays that a converter makes of them.

@@ -107,7 +107,7 @@ fn byte_pairs(arrays: &Arrays, table: &TokenTable) -> Outcome<Engine> {
     let merges = read_merges(&arrays.merges, table, &index)?;
     let byte_ids = byte_alphabet(&index);
     let whole_words = match arrays.pre {
-        "llama-bpe" | "llama3" | "llama-v3" => by_bytes(&mut index, table),
+        "llama-bpe" | "llama3" | "llama-v3" | "tekken" => by_bytes(&mut index, table),
         _ => HashMap::new(),
     };
     let unknown = arrays.unknown.filter(|&id| !table.kinds[id as usize].is_control());

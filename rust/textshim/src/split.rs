@@ -11,6 +11,12 @@ const TAIL: &str = r"\s+(?!\S)";
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+// Words break where a lower-case letter precedes an upper-case one.
+const TEKKEN: &str = concat!(
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+);
 // The cased letters of the Unicode version that the model was trained with, by number: editors fold some of them.
 const DEEPSEEK_LETTERS: &str = concat!(
     r"\s?[A-Za-z\x{00B5}\x{00C0}-\x{00D6}\x{00D8}-\x{00F6}\x{00F8}-\x{01BA}\x{01BC}-\x{01BF}\x{01C4}-\x{0293}",
@@ -35,7 +41,7 @@ const DEEPSEEK_V3: &str = concat!(
 );
 
 /// The pre-tokenizers a GGUF file may name, for messages.
-pub const KINDS: &str = "default, deepseek-coder, deepseek-llm, deepseek-r1-qwen, deepseek-v3, gpt-2, llama-bpe, qwen2, smollm";
+pub const KINDS: &str = "default, deepseek-coder, deepseek-llm, deepseek-r1-qwen, deepseek-v3, gpt-2, llama-bpe, qwen2, refact, smollm, tekken";
 
 enum Step {
     /// Matches and the gaps between them become pieces.
@@ -56,13 +62,15 @@ impl Splitter {
     pub fn named(pre: &str) -> Outcome<(Splitter, bool)> {
         let mut splitter = Splitter::default();
         let patterns: &[&str] = match pre {
-            "smollm" => {
+            // refact is what Granite's files say.
+            "smollm" | "refact" => {
                 splitter.each_digit();
                 &[GPT2]
             }
             "gpt-2" | "gpt2" => &[GPT2],
             "llama-bpe" | "llama3" | "llama-v3" => &[LLAMA3],
             "qwen2" | "deepseek-r1-qwen" => &[QWEN2],
+            "tekken" => &[TEKKEN],
             "default" => &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
             "deepseek-llm" => &[r"[\r\n]", DEEPSEEK_LETTERS, DEEPSEEK_MARKS, r"\s+$", DEEPSEEK_HAN, r"\p{N}+"],
             "deepseek-coder" => &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_HAN, r"\p{N}"],

@@ -88,6 +88,10 @@ pub struct EncodeOptions {
 
 impl Tokenizer {
     pub fn encode(&self, text: &str, options: &EncodeOptions) -> Outcome<Vec<u32>> {
+        // SentencePiece takes its mark in a text for a blank; user-defined tokens (Gemma's runs) are spelled with blanks.
+        if matches!(self.engine, Engine::Scored { .. }) && text.contains(BLANK) {
+            return self.encode(&text.replace(BLANK, " "), options);
+        }
         let mut ids = Vec::with_capacity(text.len() / 3 + 8);
         let mut before = Before::Nothing;
         self.added.cut(text, options.parse_special, &mut |part| {
