@@ -34,10 +34,7 @@ struct SeededLlama {
   uint64_t seed = 1;
 };
 
-// The bytes of the model as a GGUF file.
-inline std::vector<std::byte> BuildSeededLlama(const SeededLlama& m) {
-  GgufWriter writer;
-  const Family& family = **FamilyOfArchitecture(m.architecture);
+inline void AddSeededSettings(const SeededLlama& m, GgufWriter& writer) {
   const std::string prefix = m.architecture + ".";
   writer.Add("general.architecture", MetaValue::String(m.architecture));
   writer.Add("general.name", MetaValue::String("seeded"));
@@ -61,6 +58,13 @@ inline std::vector<std::byte> BuildSeededLlama(const SeededLlama& m) {
                                      std::pair("attention.scale", 0.2f), std::pair("logit_scale", 2.0f)})
       writer.Add(prefix + key, MetaValue::F32(value));
   }
+}
+
+// The bytes of the model as a GGUF file.
+inline std::vector<std::byte> BuildSeededLlama(const SeededLlama& m) {
+  const Family& family = **FamilyOfArchitecture(m.architecture);
+  GgufWriter writer;
+  AddSeededSettings(m, writer);
   Random random(m.seed);
   size_t turn = 0;
   const auto floats = [&](int64_t n, float scale, float centre) {
