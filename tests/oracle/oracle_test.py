@@ -59,10 +59,9 @@ class Model(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = llama_fp32.Llama(MODEL)
-        cls.words = llama_fp32.tokenizer(cls.model.meta)
 
     def test_steps_equal_one_pass(self):
-        ids = np.array(self.words.encode("It was the best of times, it was the worst of times").ids)
+        ids = np.arange(500, 514) * 31
         whole = self.model.logits(ids)
         self.model.reset()
         steps = np.concatenate([self.model.forward(ids[i:i + 1]) for i in range(len(ids))])
@@ -74,8 +73,11 @@ class Model(unittest.TestCase):
         np.testing.assert_allclose(self.model.logits(ids)[-7:], (self.model.reset(), self.model.forward(ids)[-7:])[1], atol=2e-3)
 
     def test_capital(self):
-        ids = self.words.encode(llama_fp32.chat_text("What is the capital of France?")).ids
-        self.assertIn("Paris", self.words.decode(self.model.greedy(ids, 16, stop=(2,))))
+        if self.model.meta.arch == "gemma3":  # a base model; the ids of "The capital of France is the city of" and " Paris" by sentencepiece
+            return self.assertEqual(self.model.greedy([2, 818, 5279, 529, 7001, 563, 506, 3207, 529], 1), [9079])
+        words = llama_fp32.tokenizer(self.model.meta)
+        ids = words.encode(llama_fp32.chat_text("What is the capital of France?")).ids
+        self.assertIn("Paris", words.decode(self.model.greedy(ids, 16, stop=(2,))))
 
 
 if __name__ == "__main__":
