@@ -84,6 +84,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.kv_memory_bytes = s.Bytes("kv-memory");
   o.kv_int8 = s.Text("kv-type") == "int8";
   o.max_batch_tokens = static_cast<int>(s.Integer("max-batch-tokens"));
+  o.prompt_batch_tokens = static_cast<int>(s.Integer("prompt-batch-tokens"));
   o.max_sequences = static_cast<int>(s.Integer("max-sequences"));
   o.max_waiting = static_cast<int>(s.Integer("max-waiting"));
   o.request_timeout_s = s.Number("request-timeout");

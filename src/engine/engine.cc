@@ -14,6 +14,7 @@ constexpr size_t kAdjustmentsReserved = 1 << 16;
 SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& options) {
   return {.context = d.context,
           .batch_tokens_max = d.rows_max,
+          .shared_tokens_max = std::min(options.shared_tokens_max, d.rows_max),
           .logit_rows_max = d.logit_rows_max,
           .sequences_max = d.sequences_max,
           .waiting_max = options.waiting_max};

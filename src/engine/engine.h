@@ -22,8 +22,9 @@
 namespace headrace {
 
 struct EngineOptions {
-  int32_t waiting_max = 1024;    // requests beyond those that run
-  bool check_integrity = false;  // CheckIntegrity() after every step
+  int32_t waiting_max = 1024;     // requests beyond those that run
+  int32_t shared_tokens_max = 0;  // SchedulerLimits::shared_tokens_max
+  bool check_integrity = false;   // CheckIntegrity() after every step
 };
 
 // Counters and gauges; written by the engine's thread, read by anyone.

@@ -11,6 +11,7 @@ namespace headrace {
 Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks) : limits_(limits), pool_(kv_blocks) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.batch_tokens_max, 0);
+  CHECK_LE(limits.shared_tokens_max, limits.batch_tokens_max);
   CHECK_GE(limits.logit_rows_max, limits.sequences_max);
   CHECK_GT(limits.sequences_max, 0);
   CHECK_GE(limits.waiting_max, 0);
@@ -118,16 +119,18 @@ void Scheduler::PlanDecodes(BatchPlan* plan) {
 }
 
 void Scheduler::PlanPrompts(BatchPlan* plan) {
+  const bool shared = plan->rows > 0 && limits_.shared_tokens_max > 0;
+  const int32_t budget = shared ? limits_.shared_tokens_max : limits_.batch_tokens_max;
   bool door_closed = false;  // the first that cannot be admitted keeps its place: nobody behind it slips past
   for (int32_t slot : prompts_) {
     Sequence& sequence = at(slot);
-    if (plan->rows >= limits_.batch_tokens_max) return;
+    if (plan->rows >= budget) return;
     if (sequence.state == State::kWaiting) {
       door_closed = door_closed || !Admit(slot, plan);
       if (door_closed) continue;
     }
     if (sequence.planned) continue;
-    int64_t rows = std::min<int64_t>(sequence.remaining(), limits_.batch_tokens_max - plan->rows);
+    int64_t rows = std::min<int64_t>(sequence.remaining(), budget - plan->rows);
     const int64_t logit_rows_left = limits_.logit_rows_max - logit_rows_;
     if (sequence.spec.prompt_logits) rows = std::min(rows, logit_rows_left);
     if (rows == sequence.remaining() && logit_rows_left == 0) continue;

@@ -23,11 +23,12 @@
 namespace headrace {
 
 struct SchedulerLimits {
-  int64_t context = 0;           // tokens of one sequence, at most
-  int32_t batch_tokens_max = 0;  // rows of one step
-  int32_t logit_rows_max = 0;    // rows with logits of one step, >= sequences_max
-  int32_t sequences_max = 0;     // running at once
-  int32_t waiting_max = 0;       // beyond those that run
+  int64_t context = 0;            // tokens of one sequence, at most
+  int32_t batch_tokens_max = 0;   // rows of one step
+  int32_t shared_tokens_max = 0;  // rows of one in which a sequence decodes, whose next token waits; 0: no fewer
+  int32_t logit_rows_max = 0;     // rows with logits of one step, >= sequences_max
+  int32_t sequences_max = 0;      // running at once
+  int32_t waiting_max = 0;        // beyond those that run
 };
 
 // What the scheduler is told about a new sequence.

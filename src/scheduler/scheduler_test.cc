@@ -26,6 +26,30 @@ std::map<int32_t, int32_t> Compute(Scheduler& scheduler, const BatchPlan& plan) 
   return rows;
 }
 
+TEST(SchedulerTest, PromptsTakeTheWholeStepUntilAnAnswerWaits) {
+  SchedulerLimits limits = SmallLimits();
+  limits.shared_tokens_max = 24;
+  Scheduler scheduler(limits, 40);
+  BatchPlan plan;
+  scheduler.ReservePlan(&plan);
+  const auto first = scheduler.Add({.prompt_tokens = 100, .max_tokens = 50});
+  ASSERT_TRUE(first);
+  scheduler.Plan(1, &plan);
+  EXPECT_EQ(plan.rows, 64);
+  Compute(scheduler, plan);
+  scheduler.Plan(2, &plan);
+  EXPECT_EQ(plan.rows, 36);
+  Compute(scheduler, plan);
+  const auto second = scheduler.Add({.prompt_tokens = 100, .max_tokens = 50});
+  ASSERT_TRUE(second);
+  scheduler.Plan(3, &plan);
+  EXPECT_EQ(plan.rows, 24);
+  EXPECT_EQ(Compute(scheduler, plan)[*second], 23);
+  scheduler.Remove(*first);
+  scheduler.Plan(4, &plan);
+  EXPECT_EQ(plan.rows, 64) << "nobody decodes any more";
+}
+
 TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Random random(seed);
