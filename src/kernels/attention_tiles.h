@@ -11,80 +11,9 @@
 //   StoreShorts(int16_t*, F): nearest even;  StoreInterleaved(pairs, x, place): kLanes shorts to one place of pairs
 #pragma once
 
-#include "kernels/attention.h"
-#include "kernels/canonical.h"
+#include "kernels/attention_vectors.h"
 
 namespace headrace {
-
-// Slots [begin, end) of a page that a query sees; none where begin >= end. is_first: no earlier page has any.
-struct SeenSlots {
-  int16_t begin, end;
-  bool is_first;
-};
-
-// One unit at one page. Queries are in order of row, then head; query i belongs to row i / group_heads.
-struct AttentionPage {
-  const Attention& op;
-  int16_t* q;        // [queries][head_dim]
-  float* q_scale;    // [queries]
-  float* o;          // [queries][head_dim], running
-  float *m, *l;      // [queries], running
-  float* p;          // [queries][64]: scores
-  int16_t* w;        // [queries][64]: weights
-  float *a, *b;      // [queries]: factors of the running output and of this page's integer output
-  int16_t* widened;  // [64 * head_dim]: int8 pages as int16, where many queries read them
-  int queries;
-  bool whole;  // every query sees the whole page, and has seen an earlier one
-  SeenSlots seen[kAttentionRowsMax * kGroupHeadsMax];
-
-  HR_KERNEL_INLINE bool Sees(int i) const { return seen[i].begin < seen[i].end; }
-
-  HR_KERNEL_INLINE void MoveTo(int64_t first_token) {
-    const bool was_whole = whole;
-    const int64_t last_start = op.window > 0 ? op.first_position + op.rows - op.window : 0;
-    whole = first_token > 0 && last_start < first_token && first_token + kPageTokens <= op.first_position + 1;
-    if (whole && was_whole) return;
-    for (int r = 0, i = 0; r < op.rows; ++r) {
-      const int64_t tokens = op.first_position + r + 1;
-      const int64_t start = op.window > 0 && tokens > op.window ? tokens - op.window : 0;
-      const auto slot = [&](int64_t token) __attribute__((always_inline)) {
-        const int64_t at = token - first_token;
-        return static_cast<int16_t>(at <= 0 ? 0 : at < kPageTokens ? at : kPageTokens);
-      };
-      const SeenSlots row{slot(start), slot(tokens), start >= first_token};
-      for (int h = 0; h < op.group_heads; ++h) seen[i++] = row;
-    }
-  }
-};
-
-template <typename L>
-HR_KERNEL_INLINE float SizeOf(const float* x, int n) {
-  typename L::F top = L::Zero();
-  for (int i = 0; i < n; i += L::kLanes) top = L::Max(top, L::Abs(L::Load(x + i)));
-  return L::LargestOf(top);
-}
-
-template <typename L>
-HR_KERNEL_INLINE float LengthOf(const float* x, int n) {
-  constexpr int kSums = 16 / L::kLanes;
-  typename L::F sum[kSums];
-  HR_UNROLL for (int j = 0; j < kSums; ++j) sum[j] = L::Zero();
-  for (int i = 0; i < n; i += 16) {
-    HR_UNROLL for (int j = 0; j < kSums; ++j) {
-      const auto v = L::Load(x + i + L::kLanes * j);
-      sum[j] = L::Fma(v, v, sum[j]);
-    }
-  }
-  return __builtin_sqrtf(L::TreeOf(sum));
-}
-
-HR_KERNEL_INLINE float InverseOf(float scale) { return scale >= kSmallestScaled ? 1.0f / scale : 0.0f; }
-
-template <typename L>
-HR_KERNEL_INLINE void QuantiseVector(const float* x, int n, float scale, int16_t* quants) {
-  const auto inverse = L::Set(InverseOf(scale));
-  for (int i = 0; i < n; i += L::kLanes) L::StoreShorts(quants + i, L::Mul(L::Load(x + i), inverse));
-}
 
 // Scores of queries [first, first + N) for tokens [t0, t0 + V * kLanes); slots without a token hold anything.
 template <typename L, int N, int V, typename T>
@@ -110,87 +39,6 @@ HR_KERNEL_INLINE void ScoreColumns(const AttentionPage& page, int first, const T
       const auto scale = L::Mul(q_scale, L::Load(k_scale + t0 + L::kLanes * j));
       L::Store(p + L::kLanes * j, L::Mul(L::ToFloat(sum[n][j]), scale));
     }
-  }
-}
-
-// Unscaled weights of one query over the page, to p. kWhole: it sees all 64 tokens.
-template <typename L, bool kWhole>
-HR_KERNEL_INLINE void Softmax(float* p, const float* v_scale, int begin, int end, float* m, float* l, float* w_sum) {
-  constexpr int kVectors = kPageTokens / L::kLanes, kSums = 16 / L::kLanes;
-  typename L::F score[kVectors], sum[kSums], weights[kSums];
-  const auto lowest = L::Set(-3.402823466e38f);
-  HR_UNROLL for (int j = 0; j < kVectors; ++j) {
-    score[j] = L::Load(p + L::kLanes * j);
-    if constexpr (!kWhole) score[j] = L::Keep(score[j], begin - L::kLanes * j, end - L::kLanes * j, lowest);
-  }
-  auto top = score[0];
-  HR_UNROLL for (int j = 1; j < kVectors; ++j) top = L::Max(top, score[j]);
-  *m = L::LargestOf(top);
-  HR_UNROLL for (int j = 0; j < kSums; ++j) sum[j] = weights[j] = L::Zero();
-  const auto by = L::Set(*m);
-  HR_UNROLL for (int j = 0; j < kVectors; ++j) {
-    auto e = L::ExpBelow88(L::Sub(score[j], by));
-    auto weight = L::Mul(e, L::Load(v_scale + L::kLanes * j));
-    if constexpr (!kWhole) {
-      e = L::Keep(e, begin - L::kLanes * j, end - L::kLanes * j, L::Zero());
-      weight = L::Keep(weight, begin - L::kLanes * j, end - L::kLanes * j, L::Zero());
-    }
-    sum[j % kSums] = L::Add(sum[j % kSums], e);
-    weights[j % kSums] = L::Add(weights[j % kSums], weight);
-    L::Store(p + L::kLanes * j, weight);
-  }
-  *l = L::TreeOf(sum);
-  *w_sum = L::TreeOf(weights);
-}
-
-// Weights of queries [first, first + kLanes) and how the page joins their running states; queries beyond the last are
-// scratch.
-template <typename L>
-HR_KERNEL_INLINE void SoftmaxBlock(const AttentionPage& page, int first, const float* v_scale) {
-  float m[L::kLanes], l[L::kLanes], w_sum[L::kLanes], w_scale[L::kLanes];
-  const int n = page.queries - first < L::kLanes ? page.queries - first : L::kLanes;
-  for (int i = 0; i < L::kLanes; ++i) {
-    const int begin = i < n ? page.seen[first + i].begin : 0, end = i < n ? page.seen[first + i].end : 0;
-    float* p = page.p + (first + i) * kPageTokens;
-    m[i] = l[i] = w_sum[i] = 0;
-    if (begin == 0 && end == kPageTokens) {
-      Softmax<L, true>(p, v_scale, begin, end, m + i, l + i, w_sum + i);
-    } else if (begin < end) {
-      Softmax<L, false>(p, v_scale, begin, end, m + i, l + i, w_sum + i);
-    }
-  }
-  const auto new_scale = L::Div(L::Load(w_sum), L::Set(kLength));
-  L::Store(w_scale, new_scale);
-  for (int i = 0; i < n; ++i) {
-    if (!page.Sees(first + i)) continue;
-    const auto factor = L::Set(InverseOf(w_scale[i]));
-    for (int j = 0; j < kPageTokens; j += L::kLanes) {
-      const int64_t at = int64_t{first + i} * kPageTokens + j;
-      L::StoreShorts(page.w + at, L::Mul(L::Load(page.p + at), factor));
-    }
-  }
-  const auto new_m = L::Load(m), new_l = L::Load(l), run_m = L::Load(page.m + first);
-  const auto top = L::Max(new_m, run_m);
-  const auto a = L::ExpBelow88(L::Sub(run_m, top)), b = L::ExpBelow88(L::Sub(new_m, top));
-  const auto sum = L::Fma(L::Load(page.l + first), a, L::Mul(new_l, b));
-  if (n == L::kLanes && page.Sees(first) && page.Sees(first + n - 1) && !page.seen[first + n - 1].is_first) {
-    L::Store(page.m + first, top);
-    L::Store(page.l + first, sum);
-    L::Store(page.a + first, a);
-    return L::Store(page.b + first, L::Mul(new_scale, b));
-  }
-  float merged[4][L::kLanes];
-  L::Store(merged[0], top);
-  L::Store(merged[1], sum);
-  L::Store(merged[2], a);
-  L::Store(merged[3], L::Mul(new_scale, b));
-  for (int i = 0; i < n; ++i) {
-    if (!page.Sees(first + i)) continue;
-    const bool is_first = page.seen[first + i].is_first;
-    page.m[first + i] = is_first ? m[i] : merged[0][i];
-    page.l[first + i] = is_first ? l[i] : merged[1][i];
-    page.a[first + i] = merged[2][i];
-    page.b[first + i] = is_first ? w_scale[i] : merged[3][i];
   }
 }
 
@@ -242,35 +90,26 @@ void ValueBlock(const AttentionPage& page, int first, const T* v_page, const flo
   for (; d < page.op.head_dim; d += L::kLanes) ValueColumns<L, N, 1>(page, first, v_page, d);
 }
 
-// Calls Block for all queries that see any of the page.
+template <typename L, int N>
+constexpr int kBlock = N < L::kQueries ? N : L::kQueries;
+
+// Scores, or outputs, of all queries that see any of the page.
 template <typename L, typename T, bool kScores>
 HR_KERNEL_INLINE void EachBlock(const AttentionPage& page, const T* data, const float* scale) {
   using Fn = void (*)(const AttentionPage&, int, const T*, const float*);
-  static constexpr Fn kScore[6] = {
-      ScoreBlock<L, 1, T>,
-      ScoreBlock < L,
-      L::kQueries < 2 ? 1 : 2,
-      T >,
-      ScoreBlock < L,
-      L::kQueries < 3 ? 1 : 3,
-      T >,
-      ScoreBlock < L,
-      L::kQueries < 4 ? 1 : 4,
-      T >
-      , ScoreBlock < L, L::kQueries < 5 ? 1 : 5, T >, ScoreBlock < L, L::kQueries < 6 ? 1 : 6, T > };
-  static constexpr Fn kValue[6] = {
-      ValueBlock<L, 1, T>,
-      ValueBlock < L,
-      L::kQueries < 2 ? 1 : 2,
-      T >,
-      ValueBlock < L,
-      L::kQueries < 3 ? 1 : 3,
-      T >,
-      ValueBlock < L,
-      L::kQueries < 4 ? 1 : 4,
-      T >
-      , ValueBlock < L, L::kQueries < 5 ? 1 : 5, T >, ValueBlock < L, L::kQueries < 6 ? 1 : 6, T > };
   static_assert(L::kQueries <= 6);
+  static constexpr Fn kScore[6] = {ScoreBlock<L, 1, T>,
+                                   ScoreBlock<L, kBlock<L, 2>, T>,
+                                   ScoreBlock<L, kBlock<L, 3>, T>,
+                                   ScoreBlock<L, kBlock<L, 4>, T>,
+                                   ScoreBlock<L, kBlock<L, 5>, T>,
+                                   ScoreBlock<L, kBlock<L, 6>, T>};
+  static constexpr Fn kValue[6] = {ValueBlock<L, 1, T>,
+                                   ValueBlock<L, kBlock<L, 2>, T>,
+                                   ValueBlock<L, kBlock<L, 3>, T>,
+                                   ValueBlock<L, kBlock<L, 4>, T>,
+                                   ValueBlock<L, kBlock<L, 5>, T>,
+                                   ValueBlock<L, kBlock<L, 6>, T>};
   for (int i = 0; i < page.queries; i += L::kQueries) {
     const int n = page.queries - i < L::kQueries ? page.queries - i : L::kQueries;
     if (page.seen[i].begin >= page.seen[i + n - 1].end) continue;
@@ -338,65 +177,6 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
     const auto sum = L::Set(page.l[i]);
     for (int d = 0; d < op.head_dim; d += L::kLanes)
       L::Store(out + d, L::Div(L::Load(page.o + int64_t{i} * op.head_dim + d), sum));
-  }
-}
-
-// Quantised k to its slot's column of pairs, one pair at a time.
-template <typename Pair, typename T>
-HR_KERNEL_INLINE void StoreKey(const int16_t* quants, int n, T* page, int slot) {
-  for (int d = 0; d < n; d += 2) {
-    const T pair[2] = {static_cast<T>(quants[d]), static_cast<T>(quants[d + 1])};
-    static_assert(sizeof(Pair) == sizeof pair);
-    __builtin_memcpy(page + (d / 2 * kPageTokens + slot) * 2, pair, sizeof pair);
-  }
-}
-
-template <typename L>
-HR_KERNEL_INLINE void StoreKvTiles(const KvSlot& op) {
-  const int64_t scales = int64_t{KvElementBytes(op.type)} * kPageTokens * op.head_dim;
-  const int row = op.slot / 2 * op.head_dim * 2, place = op.slot % 2;
-  int16_t k[kHeadDimMax], v[kHeadDimMax];
-  const bool is_int8 = op.type == KvType::kInt8;
-  const float k_scale = is_int8 ? SizeOf<L>(op.k, op.head_dim) / 127.0f : LengthOf<L>(op.k, op.head_dim) / kLength;
-  const float v_scale = SizeOf<L>(op.v, op.head_dim) / (is_int8 ? 127.0f : kLength);
-  reinterpret_cast<float*>(op.k_page + scales)[op.slot] = k_scale;
-  reinterpret_cast<float*>(op.v_page + scales)[op.slot] = v_scale;
-  QuantiseVector<L>(op.k, op.head_dim, k_scale, k);
-  QuantiseVector<L>(op.v, op.head_dim, v_scale, v);
-  if (!is_int8) {
-    auto* v_page = reinterpret_cast<int16_t*>(op.v_page) + row;
-    StoreKey<int32_t>(k, op.head_dim, reinterpret_cast<int16_t*>(op.k_page), op.slot);
-    for (int d = 0; d < op.head_dim; d += L::kLanes) L::StoreInterleaved(v_page + 2 * d, v + d, place);
-  } else {
-    auto* v_page = reinterpret_cast<int8_t*>(op.v_page) + row + place;
-    StoreKey<int16_t>(k, op.head_dim, reinterpret_cast<int8_t*>(op.k_page), op.slot);
-    for (int d = 0; d < op.head_dim; ++d) v_page[2 * d] = static_cast<int8_t>(v[d]);
-  }
-}
-
-template <typename L>
-HR_KERNEL_INLINE void RotateTiles(const Rotation& op) {
-  int i = 0;
-  if (op.neighbours) {
-    for (; i + L::kLanes / 2 <= op.pairs; i += L::kLanes / 2) {
-      const auto x = L::Load(op.x + 2 * i);
-      const auto turned = L::NegateEven(L::Mul(L::SwapPairs(x), L::LoadTwice(op.sine + i)));
-      L::Store(op.x + 2 * i, L::Add(L::Mul(x, L::LoadTwice(op.cosine + i)), turned));
-    }
-  } else {
-    for (; i + L::kLanes <= op.pairs; i += L::kLanes) {
-      const auto a = L::Load(op.x + i), b = L::Load(op.x + op.pairs + i);
-      const auto cosine = L::Load(op.cosine + i), sine = L::Load(op.sine + i);
-      L::Store(op.x + i, L::Sub(L::Mul(a, cosine), L::Mul(b, sine)));
-      L::Store(op.x + op.pairs + i, L::Add(L::Mul(a, sine), L::Mul(b, cosine)));
-    }
-  }
-  const int step = op.neighbours ? 2 : 1, other = op.neighbours ? 1 : op.pairs;
-  for (; i < op.pairs; ++i) {
-    float &x = op.x[i * step], &y = op.x[i * step + other];
-    const float a = x, b = y;
-    x = a * op.cosine[i] - b * op.sine[i];
-    y = a * op.sine[i] + b * op.cosine[i];
   }
 }
 

@@ -28,7 +28,7 @@ class Models(CliTest):
             self.assertEqual((facts["architecture"], facts["context"], facts["licence"]), ("llama", 128, "cc0-1.0"))
             self.assertEqual((facts["parameters"], facts["tensor_types"]), (8 * 32 + 32 * 32, {"F32": 2}))
             self.assertEqual((facts["tokenizer"], facts["vocabulary"]), ("gpt2 / smollm", 8))
-            self.assertEqual(facts["memory_plan"]["kv_bytes_per_token"], 2 * 2 * 16)
+            self.assertEqual(facts["memory_plan"]["kv_bytes_per_token"], 2 * (2 * 16 + 4))
         text = self.ok("show", "tiny")
         for part in ("architecture", "chat template", "sha256 ", "memory plan"):
             self.assertIn(part, text)

@@ -1,0 +1,94 @@
+// One token's vectors over a class L of lanes (attention_tiles.h): quantised, stored in a page, turned.
+#pragma once
+
+#include "kernels/attention_softmax.h"
+
+namespace headrace {
+
+template <typename L>
+HR_KERNEL_INLINE float SizeOf(const float* x, int n) {
+  typename L::F top = L::Zero();
+  for (int i = 0; i < n; i += L::kLanes) top = L::Max(top, L::Abs(L::Load(x + i)));
+  return L::LargestOf(top);
+}
+
+template <typename L>
+HR_KERNEL_INLINE float LengthOf(const float* x, int n) {
+  constexpr int kSums = 16 / L::kLanes;
+  typename L::F sum[kSums];
+  HR_UNROLL for (int j = 0; j < kSums; ++j) sum[j] = L::Zero();
+  for (int i = 0; i < n; i += 16) {
+    HR_UNROLL for (int j = 0; j < kSums; ++j) {
+      const auto v = L::Load(x + i + L::kLanes * j);
+      sum[j] = L::Fma(v, v, sum[j]);
+    }
+  }
+  return __builtin_sqrtf(L::TreeOf(sum));
+}
+
+template <typename L>
+HR_KERNEL_INLINE void QuantiseVector(const float* x, int n, float scale, int16_t* quants) {
+  const auto inverse = L::Set(InverseOf(scale));
+  for (int i = 0; i < n; i += L::kLanes) L::StoreShorts(quants + i, L::Mul(L::Load(x + i), inverse));
+}
+
+// Quantised k to its slot's column of pairs, one pair at a time.
+template <typename Pair, typename T>
+HR_KERNEL_INLINE void StoreKey(const int16_t* quants, int n, T* page, int slot) {
+  for (int d = 0; d < n; d += 2) {
+    const T pair[2] = {static_cast<T>(quants[d]), static_cast<T>(quants[d + 1])};
+    static_assert(sizeof(Pair) == sizeof pair);
+    __builtin_memcpy(page + (d / 2 * kPageTokens + slot) * 2, pair, sizeof pair);
+  }
+}
+
+template <typename L>
+HR_KERNEL_INLINE void StoreKvTiles(const KvSlot& op) {
+  const int64_t scales = int64_t{KvElementBytes(op.type)} * kPageTokens * op.head_dim;
+  const int row = op.slot / 2 * op.head_dim * 2, place = op.slot % 2;
+  int16_t k[kHeadDimMax], v[kHeadDimMax];
+  const bool is_int8 = op.type == KvType::kInt8;
+  const float k_scale = is_int8 ? SizeOf<L>(op.k, op.head_dim) / 127.0f : LengthOf<L>(op.k, op.head_dim) / kLength;
+  const float v_scale = SizeOf<L>(op.v, op.head_dim) / (is_int8 ? 127.0f : kLength);
+  reinterpret_cast<float*>(op.k_page + scales)[op.slot] = k_scale;
+  reinterpret_cast<float*>(op.v_page + scales)[op.slot] = v_scale;
+  QuantiseVector<L>(op.k, op.head_dim, k_scale, k);
+  QuantiseVector<L>(op.v, op.head_dim, v_scale, v);
+  if (!is_int8) {
+    auto* v_page = reinterpret_cast<int16_t*>(op.v_page) + row;
+    StoreKey<int32_t>(k, op.head_dim, reinterpret_cast<int16_t*>(op.k_page), op.slot);
+    for (int d = 0; d < op.head_dim; d += L::kLanes) L::StoreInterleaved(v_page + 2 * d, v + d, place);
+  } else {
+    auto* v_page = reinterpret_cast<int8_t*>(op.v_page) + row + place;
+    StoreKey<int16_t>(k, op.head_dim, reinterpret_cast<int8_t*>(op.k_page), op.slot);
+    for (int d = 0; d < op.head_dim; ++d) v_page[2 * d] = static_cast<int8_t>(v[d]);
+  }
+}
+
+template <typename L>
+HR_KERNEL_INLINE void RotateTiles(const Rotation& op) {
+  int i = 0;
+  if (op.neighbours) {
+    for (; i + L::kLanes / 2 <= op.pairs; i += L::kLanes / 2) {
+      const auto x = L::Load(op.x + 2 * i);
+      const auto turned = L::NegateEven(L::Mul(L::SwapPairs(x), L::LoadTwice(op.sine + i)));
+      L::Store(op.x + 2 * i, L::Add(L::Mul(x, L::LoadTwice(op.cosine + i)), turned));
+    }
+  } else {
+    for (; i + L::kLanes <= op.pairs; i += L::kLanes) {
+      const auto a = L::Load(op.x + i), b = L::Load(op.x + op.pairs + i);
+      const auto cosine = L::Load(op.cosine + i), sine = L::Load(op.sine + i);
+      L::Store(op.x + i, L::Sub(L::Mul(a, cosine), L::Mul(b, sine)));
+      L::Store(op.x + op.pairs + i, L::Add(L::Mul(a, sine), L::Mul(b, cosine)));
+    }
+  }
+  const int step = op.neighbours ? 2 : 1, other = op.neighbours ? 1 : op.pairs;
+  for (; i < op.pairs; ++i) {
+    float &x = op.x[i * step], &y = op.x[i * step + other];
+    const float a = x, b = y;
+    x = a * op.cosine[i] - b * op.sine[i];
+    y = a * op.sine[i] + b * op.cosine[i];
+  }
+}
+
+}  // namespace headrace
