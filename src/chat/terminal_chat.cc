@@ -86,7 +86,7 @@ TerminalChat::Next TerminalChat::TakeCommand(std::string_view text) {
       Set(command->argument);
       break;
     case ChatCommand::Name::kShow:
-      Show();
+      Show(command->argument);
       break;
     case ChatCommand::Name::kClear:
       conversation_.Clear();
@@ -152,9 +152,12 @@ void TerminalChat::Set(std::string_view argument) {
     screen_.Note(set.error().message);
   else if (words.name == "system" && !answerer_.has_chat_template())
     screen_.Note("This model does not see a system prompt.");
+  else
+    screen_.Note(fmt::format("{} is set.", words.name));
 }
 
-void TerminalChat::Show() {
+void TerminalChat::Show(std::string_view argument) {
+  if (!argument.empty()) screen_.Note("/show shows all there is and takes no word.");
   screen_.Note(fmt::format("model {}\n{}\ncontext: {} of {} tokens used\n{}", model_name_, answerer_.MemoryPlan(),
                            tokens_used_, answerer_.tokens_max(), settings_.AsText()));
 }

@@ -33,7 +33,7 @@ class TerminalChat {
   void Keep(Answer answer);
   void SayHowItEnded(const Answer& answer);
   void Set(std::string_view argument);
-  void Show();
+  void Show(std::string_view argument);
   void Save(std::string_view file);
 
   Answerer& answerer_;

@@ -60,6 +60,10 @@ Result<FileSetting> ReadSetting(const std::string& file, std::string_view key, c
     }
   } else {
     auto text = TextOf(node, setting.spec->kind);
+    const bool wants_text = setting.spec->kind == OptionKind::kText || setting.spec->kind == OptionKind::kFile ||
+                            setting.spec->kind == OptionKind::kFolder;
+    if (wants_text && text && !node.is_string())
+      return Bad(file, setting.line, "'" + shown + "' must be a text in quotes", shown);
     if (!text)
       return Bad(file, setting.line,
                  "'" + shown + "' must be one plain value, not a table, list or date" +

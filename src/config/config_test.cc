@@ -239,6 +239,7 @@ TEST(ConfigFileTest, MistakesNameLineAndNearKeys) {
            {"api_key = \"k\"", "a secret"},
            {"yes = true", "only be given on the command line"},
            {"host = 1979-05-27", "one plain value"},
+           {"host = 5", "must be a text in quotes"},
            {std::string("a\0 = 1", 6), "not TOML"},
            {"served_model_name = [[1]]", "list of texts"}}) {
     const auto file = ParseConfigFile(text, "h.toml");

@@ -161,8 +161,10 @@ void Engine::DropCancelledAndLate(TimeNs now) {
   dropped_.clear();
   scheduler_.Expired(now, &dropped_);
   for (int32_t slot : dropped_) {
-    Error error{
-        ErrorCode::kOverloaded, "The request waited longer than it may and was not started. Retry later.", {}, 0};
+    Error error{ErrorCode::kOverloaded,
+                "The request waited longer than the server's --queue-timeout allows and was not started. Retry later.",
+                {},
+                0};
     error.retry_after_ms = RetryAfterMs(stats_.waiting_tokens.load(std::memory_order_relaxed), TokensPerSecond());
     Fail(*by_slot_[static_cast<size_t>(slot)], std::move(error));
   }

@@ -18,6 +18,7 @@
 namespace headrace {
 namespace {
 
+constexpr int64_t kLittleRoom = 512;  // tokens of prompt and answer: fewer are said when the server starts
 constexpr std::string_view kScriptPrefix = "script:";
 constexpr char kChatMl[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' "
@@ -183,6 +184,9 @@ Status ModelService::LoadModel(const ServeOptions& options) {
   cpu.sequences_max = options.max_sequences;
   cpu.logit_rows_max = std::max(options.max_sequences, 32);
   HR_ASSIGN_OR_RETURN(executor_, CpuExecutor::Load(*file, config, cpu));
+  if (const int64_t room = served_context(); room < std::min(kLittleRoom, config.context)) {
+    LOG_WARN("a prompt and its answer may have {} tokens together; --ctx and --kv-memory give more", room);
+  }
   return {};
 }
 
