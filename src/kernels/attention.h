@@ -58,8 +58,25 @@ struct Attention {
   const std::byte* k_pages = nullptr;    // + block * block_stride: this layer's and KV head's page
   const std::byte* v_pages = nullptr;
   int64_t block_stride = 0;  // in bytes
+  // A part of a long sequence's pages, of one row: pages [first_page, end_page) are not merged but left in `partials`
+  // for AttentionMerge. Null: all pages.
+  int64_t first_page = 0, end_page = 0;
+  float* partials = nullptr;
   // The running state of this unit, 64-byte aligned. Sized by AttentionScratchFloats().
   float* scratch = nullptr;
+};
+
+// What a page gives a query head: m, l, W.scale, and from kPartialHead on float(dot_d).
+constexpr int kPartialHead = 16;
+constexpr int64_t PartialFloats(int head_dim) { return kPartialHead + head_dim; }
+
+// Merges what units left of pages [first_page, end_page), in order.
+struct AttentionMerge {
+  const float* partials = nullptr;  // [page][group_heads][PartialFloats(head_dim)]
+  int64_t first_page = 0, end_page = 0;
+  int group_heads = 0;
+  int head_dim = 0;
+  float* out = nullptr;  // [group_heads][head_dim]
 };
 
 // One token's K and V of one head, to be stored in a slot of its pages.

@@ -64,6 +64,15 @@ HR_KERNEL_INLINE void SoftmaxBlock(const AttentionPage& page, int first, const f
       L::StoreShorts(page.w + at, L::Mul(L::Load(page.p + at), factor));
     }
   }
+  if (page.op.partials != nullptr) {  // merged later: the integer output as it is
+    for (int i = 0; i < n; ++i) {
+      page.m[first + i] = m[i];
+      page.l[first + i] = l[i];
+      page.a[first + i] = w_scale[i];
+      page.b[first + i] = 1;
+    }
+    return;
+  }
   const auto new_m = L::Load(m), new_l = L::Load(l), run_m = L::Load(page.m + first);
   const auto top = L::Max(new_m, run_m);
   const auto a = L::ExpBelow88(L::Sub(run_m, top)), b = L::ExpBelow88(L::Sub(new_m, top));

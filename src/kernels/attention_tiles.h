@@ -25,6 +25,7 @@ HR_KERNEL_INLINE void ScoreColumns(const AttentionPage& page, int first, const T
   HR_UNROLL for (int n = 0; n < N; ++n) { HR_UNROLL for (int j = 0; j < V; ++j) sum[n][j] = L::ZeroI(); }
   for (int d = 0; d < head_dim; d += 2) {
     const T* k = k_page + d * kPageTokens + 2 * t0;
+    if (t0 == 0) FetchAhead(page, int64_t{d} * kPageTokens * sizeof(T), int64_t{d + 2} * kPageTokens * sizeof(T));
     typename L::I keys[V];
     HR_UNROLL for (int j = 0; j < V; ++j) keys[j] = L::LoadPairs(k + 2 * L::kLanes * j);
     HR_UNROLL for (int n = 0; n < N; ++n) {
@@ -53,6 +54,7 @@ HR_KERNEL_INLINE void ValueColumns(const AttentionPage& page, int first, const T
   // the weight 0.
   const int end = page.seen[first + N - 1].end;
   for (int t = page.seen[first].begin & ~1; t < end; t += 2) {
+    if (d0 == 0) FetchAhead(page, int64_t{t} * head_dim * sizeof(T), int64_t{t + 2} * head_dim * sizeof(T));
     typename L::I values[V];
     HR_UNROLL for (int c = 0; c < V; ++c) values[c] = L::LoadPairs(v_page + t * head_dim + 2 * (d0 + L::kLanes * c));
     HR_UNROLL for (int n = 0; n < N; ++n) {
@@ -130,6 +132,19 @@ HR_KERNEL_INLINE void EachBlockOf(const AttentionPage& page, const std::byte* da
 }
 
 template <typename L>
+HR_KERNEL_INLINE void KeepPartials(const AttentionPage& page, int64_t at_page) {
+  const int head_dim = page.op.head_dim;
+  for (int i = 0; i < page.queries; ++i) {
+    float* record = page.op.partials + (at_page * page.queries + i) * PartialFloats(head_dim);
+    record[0] = page.m[i];
+    record[1] = page.l[i];
+    record[2] = page.a[i];
+    for (int d = 0; d < head_dim; d += L::kLanes)
+      L::Store(record + kPartialHead + d, L::Load(page.o + int64_t{i} * head_dim + d));
+  }
+}
+
+template <typename L>
 HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
   const int queries = op.rows * op.group_heads;
   const int64_t most = int64_t{kAttentionRowsMax} * op.group_heads, scalars = most + 16;
@@ -152,6 +167,7 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
                      reinterpret_cast<int16_t*>(take(int64_t{kPageTokens} * op.head_dim / 2)),
                      queries,
                      false,
+                     nullptr,
                      {}};
   float scaled[kHeadDimMax];
   const auto softmax_scale = L::Set(op.softmax_scale);
@@ -162,21 +178,57 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
     QuantiseVector<L>(scaled, op.head_dim, page.q_scale[i], page.q + i * op.head_dim);
   }
   const int64_t scales = int64_t{KvElementBytes(op.kv_type)} * kPageTokens * op.head_dim;
-  const int64_t first = op.first_position + 1, end = op.first_position + op.rows;
-  int64_t token = op.window > 0 && first > op.window ? first - op.window : 0;
-  for (token -= token % kPageTokens; token < end; token += kPageTokens) {
+  const int64_t first = op.first_position + 1;
+  int64_t end = op.first_position + op.rows, token = op.window > 0 && first > op.window ? first - op.window : 0;
+  token -= token % kPageTokens;
+  if (op.partials != nullptr) {
+    token = op.first_page * kPageTokens > token ? op.first_page * kPageTokens : token;
+    end = op.end_page * kPageTokens < end ? op.end_page * kPageTokens : end;
+  }
+  for (; token < end; token += kPageTokens) {
     page.MoveTo(token);
-    const int64_t block = op.block_table[token / kPageTokens] * op.block_stride;
+    const int64_t at_page = token / kPageTokens, block = op.block_table[at_page] * op.block_stride;
     const std::byte *k = op.k_pages + block, *v = op.v_pages + block;
+    const bool few = queries <= L::kQueries;
+    page.ahead = few ? v : nullptr;
     EachBlockOf<L, true>(page, k, reinterpret_cast<const float*>(k + scales));
     for (int i = 0; i < queries; i += L::kLanes) SoftmaxBlock<L>(page, i, reinterpret_cast<const float*>(v + scales));
+    page.ahead =
+        few && token + kPageTokens < end ? op.k_pages + op.block_table[at_page + 1] * op.block_stride : nullptr;
     EachBlockOf<L, false>(page, v, nullptr);
+    if (op.partials != nullptr) KeepPartials<L>(page, at_page);
   }
-  for (int i = 0; i < queries; ++i) {
+  for (int i = 0; i < queries && op.partials == nullptr; ++i) {
     float* out = op.out + i / op.group_heads * op.out_stride + int64_t{i % op.group_heads} * op.head_dim;
     const auto sum = L::Set(page.l[i]);
     for (int d = 0; d < op.head_dim; d += L::kLanes)
       L::Store(out + d, L::Div(L::Load(page.o + int64_t{i} * op.head_dim + d), sum));
+  }
+}
+
+template <typename L>
+HR_KERNEL_INLINE void MergeTiles(const AttentionMerge& op) {
+  float o[kHeadDimMax];
+  const int64_t head_floats = PartialFloats(op.head_dim);
+  for (int h = 0; h < op.group_heads; ++h) {
+    float m = 0, l = 0;
+    for (int64_t p = op.first_page; p < op.end_page; ++p) {
+      const float* record = op.partials + (p * op.group_heads + h) * head_floats;
+      const float* dots = record + kPartialHead;
+      const bool is_first = p == op.first_page;
+      const float top = is_first || record[0] > m ? record[0] : m;
+      const float a = is_first ? 0.0f : CanonicalExp(m - top), b = is_first ? 1.0f : CanonicalExp(record[0] - top);
+      l = is_first ? record[1] : FusedMulAdd(l, a, record[1] * b);
+      m = top;
+      const auto keep = L::Set(a), add = L::Set(is_first ? record[2] : record[2] * b);
+      for (int d = 0; d < op.head_dim; d += L::kLanes) {
+        const auto added = L::Mul(L::Load(dots + d), add);
+        L::Store(o + d, is_first ? added : L::Fma(L::Load(o + d), keep, added));
+      }
+    }
+    const auto sum = L::Set(l);
+    for (int d = 0; d < op.head_dim; d += L::kLanes)
+      L::Store(op.out + int64_t{h} * op.head_dim + d, L::Div(L::Load(o + d), sum));
   }
 }
 

@@ -32,6 +32,7 @@ struct KernelTable {
   // out = gelu(gate) * up, by the tanh formula.
   void (*gelu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*attend)(const Attention& op);
+  void (*merge_attention)(const AttentionMerge& op);
   void (*rotate)(const Rotation& op);
   // Quantises one token's K and V of one head into its page slots.
   void (*store_kv)(const KvSlot& op);

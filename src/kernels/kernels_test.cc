@@ -478,6 +478,44 @@ TEST(AttentionTest, EveryTableEqualsTheReferenceOverPageBordersHeadCountsAndWind
   }
 }
 
+TEST(AttentionTest, PagesInPartsMergeToTheWhole) {
+  Random random(11);
+  for (const AttentionShape shape : kAttentionShapes) {
+    for (const KvType type : {KvType::kInt16, KvType::kInt8}) {
+      for (const int64_t position : {70, 191, 300}) {
+        const PagesFixture pages(shape, type, position + 1, random);
+        for (const int64_t window : {0, 100}) {
+          const auto floats = static_cast<size_t>(shape.heads * shape.head_dim);
+          const auto q = RandomFloats(random, floats, 6.0f);
+          std::vector<float> scratch(static_cast<size_t>(AttentionScratchFloats(shape.heads, shape.head_dim)));
+          Attention op = pages.Op(q.data(), 1, position, window);
+          op.scratch = scratch.data();
+          std::vector<float> truth(floats);
+          op.out = truth.data();
+          ReferenceKernels().attend(op);
+          const int64_t end = position / kPageTokens + 1;
+          const int64_t first = window > 0 && position + 1 > window ? (position + 1 - window) / kPageTokens : 0;
+          for (const KernelTable* table : UsableKernels()) {
+            std::vector<float> partials(static_cast<size_t>(end * shape.heads * PartialFloats(shape.head_dim)), NAN);
+            std::vector<float> out(floats);
+            op.partials = partials.data();
+            op.out = nullptr;
+            for (int64_t page = 0; page < end; page += 2) {
+              op.first_page = page;
+              op.end_page = std::min(end, page + 2);
+              table->attend(op);
+            }
+            table->merge_attention({partials.data(), first, end, shape.heads, shape.head_dim, out.data()});
+            ExpectSameBits(out, truth, std::string(table->name) + " position=" + std::to_string(position));
+            op.partials = nullptr;
+            op.out = truth.data();
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(AttentionTest, TheReferenceAgreesWithExactArithmetic) {
   Random random(9);
   for (const AttentionShape shape : kAttentionShapes) {

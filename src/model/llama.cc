@@ -26,7 +26,7 @@ constexpr int64_t kEmbedRows = 16;
 // 0.00111, 97.8 %.
 constexpr float kWideQkv = 0.5f, kWideOutput = 4, kWideGateUp = 4, kWideDown = 2, kWideHead = 0.5f;
 
-// Plain operations, none fused, here and in Rotate: the compiler may vectorise them, the bits stay.
+// Plain operations, none fused: the compiler may vectorise them, the bits stay.
 void Scale(float factor, int64_t n, float* x) {
   if (factor == 1) return;
   for (int64_t i = 0; i < n; ++i) x[i] = x[i] * factor;
@@ -41,10 +41,9 @@ LlamaModel::LlamaModel(const ModelConfig& config, const KernelTable& kernels, co
     : config_(config), kernels_(kernels), limits_(limits) {}
 
 Status LlamaModel::AllocateScratch(int threads) {
-  HR_ASSIGN_OR_RETURN(scratch_,
-                      StepScratch::Allocate(config_, limits_.rows_max, limits_.logit_rows_max, kOwnRowsMax, threads));
-  for (auto* runs : {&attention_runs_, &store_runs_}) runs->reserve(static_cast<size_t>(limits_.rows_max));
-  wanted_runs_.reserve(static_cast<size_t>(limits_.logit_rows_max));
+  ReserveRuns(threads);
+  HR_ASSIGN_OR_RETURN(scratch_, StepScratch::Allocate(config_, limits_.rows_max, limits_.logit_rows_max, kOwnRowsMax,
+                                                      PartialPagesMax(), threads));
   return {};
 }
 
@@ -69,7 +68,7 @@ void LlamaModel::FillRopeTable(const RopeConfig& rope, const std::vector<float>&
 }
 
 void LlamaModel::Forward(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, float* logits) {
-  PrepareStep(batch);
+  PrepareStep(batch, pool.threads());
   pool.Run([&](int worker) {
     const Step step{pool, worker, batch, kv, static_cast<int64_t>(batch.token_ids.size()), &scratch_.hidden};
     Embed(step);
@@ -107,31 +106,6 @@ void LlamaModel::GatherWanted(const Step& step) {
     std::copy_n(scratch_.attended.Row(row), config_.q_width(), scratch_.q.Row(i));
     std::copy_n(scratch_.hidden.Row(row), config_.width, scratch_.wanted.Row(i));
   });
-}
-
-void LlamaModel::PrepareStep(const ForwardBatch& batch) {
-  CHECK_LE(static_cast<int64_t>(batch.token_ids.size()), limits_.rows_max);
-  CHECK_LE(static_cast<int64_t>(batch.logit_rows.size()), limits_.logit_rows_max);
-  attention_runs_.clear();
-  store_runs_.clear();
-  wanted_runs_.clear();
-  single_rows_ = true;
-  size_t wanted = 0;
-  for (size_t i = 0; i < batch.spans.size(); ++i) {
-    const ForwardSpan& span = batch.spans[i];
-    CHECK_LE(int64_t{span.first_position} + span.rows, limits_.context);
-    single_rows_ = single_rows_ && span.rows == 1;
-    for (; wanted < batch.logit_rows.size() && batch.logit_rows[wanted] < span.first_row + span.rows; ++wanted)
-      wanted_runs_.push_back({static_cast<int32_t>(i), batch.logit_rows[wanted], 1});
-    for (int32_t r = 0, count; r < span.rows; r += count) {
-      count = std::min(kAttentionRowsMax, span.rows - r);
-      attention_runs_.push_back({static_cast<int32_t>(i), span.first_row + r, count});
-    }
-    for (int32_t r = 0, count; r < span.rows; r += count) {
-      count = std::min(kPageTokens - (span.first_position + r) % kPageTokens, span.rows - r);
-      store_runs_.push_back({static_cast<int32_t>(i), span.first_row + r, count});
-    }
-  }
 }
 
 void LlamaModel::Embed(const Step& step) {
@@ -218,80 +192,6 @@ void LlamaModel::MultiplyGateUp(const Step& step, const Layer& layer, const Acti
   const int64_t panels = layer.gate.panels(), grain = std::max<int64_t>(1, kClaimNs / (2 * PairNs(x.rows, x.groups())));
   step.pool.ForRanges(step.worker, (panels + 1) / 2, grain, [&](int64_t begin, int64_t end) {
     headrace::MultiplyGateUp(kernels_, op, config_.family->gate, 2 * begin, std::min(panels, 2 * end));
-  });
-}
-
-void LlamaModel::Rotate(const RopeTable& rope, float* x, int64_t position) const {
-  const int pairs = config_.rope.dims / 2;
-  kernels_.rotate({x, rope.cosine.data() + position * pairs, rope.sine.data() + position * pairs, pairs,
-                   config_.rope.pairing == RopeConfig::Pairing::kInterleaved});
-}
-
-void LlamaModel::FinishHeads(const Layer& layer, int64_t head, float* q, float* k, float* v) const {
-  const int64_t n = config_.head_dim, group = config_.group_heads();
-  if (layer.q_bias != nullptr) Add(layer.q_bias + head * group * n, group * n, q);
-  if (layer.k_bias != nullptr) Add(layer.k_bias + head * n, n, k);
-  if (layer.v_bias != nullptr) Add(layer.v_bias + head * n, n, v);
-  if (layer.k_norm != nullptr) kernels_.rms_norm(k, layer.k_norm, config_.norm_eps, n, k);
-  for (int64_t h = 0; h < group && layer.q_norm != nullptr; ++h)
-    kernels_.rms_norm(q + h * n, layer.q_norm, config_.norm_eps, n, q + h * n);
-}
-
-// One KV head of a run: its queries and keys are rotated, its keys and values stored.
-void LlamaModel::RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head) {
-  const int64_t page = KvPageBytes(step.kv.type, config_.head_dim), element = head * config_.head_dim;
-  const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
-  for (int64_t row = run.first; row < run.first + run.count; ++row) {
-    const int64_t position = span.first_position + (row - span.first_row);
-    float* q = scratch_.q.Row(row) + element * config_.group_heads();
-    float* k = scratch_.k.Row(row) + element;
-    FinishHeads(layers_[static_cast<size_t>(layer)], head, q, k, scratch_.v.Row(row) + element);
-    const RopeTable& rope = *layers_[static_cast<size_t>(layer)].rope;
-    for (int h = 0; h < config_.group_heads(); ++h) Rotate(rope, q + h * config_.head_dim, position);
-    Rotate(rope, k, position);
-    const int64_t block = step.batch.blocks[static_cast<size_t>(span.first_block + position / kPageTokens)];
-    const int64_t at = ((layer * step.kv.blocks + block) * config_.kv_heads + head) * page;
-    kernels_.store_kv({k, scratch_.v.Row(row) + element, config_.head_dim, static_cast<int>(position % kPageTokens),
-                       step.kv.type, step.kv.k + at, step.kv.v + at});
-  }
-}
-
-void LlamaModel::Attend(const Step& step, int layer, const RowRun& run, int64_t head) {
-  const int64_t page = KvPageBytes(step.kv.type, config_.head_dim);
-  const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
-  const int64_t first = head * config_.group_heads() * config_.head_dim;
-  const int64_t at = (layer * step.kv.blocks * config_.kv_heads + head) * page;
-  Attention op;
-  op.queries = scratch_.q.Row(run.first) + first;
-  op.query_stride = scratch_.q.stride;
-  op.out = scratch_.attended.Row(run.first) + first;
-  op.out_stride = scratch_.attended.stride;
-  op.rows = run.count;
-  op.first_position = span.first_position + (run.first - span.first_row);
-  op.window = config_.WindowOf(layer);
-  op.group_heads = config_.group_heads();
-  op.head_dim = config_.head_dim;
-  op.softmax_scale = config_.attention_scale;
-  op.kv_type = step.kv.type;
-  op.block_table = step.batch.blocks.data() + span.first_block;
-  op.k_pages = step.kv.k + at;
-  op.v_pages = step.kv.v + at;
-  op.block_stride = config_.kv_heads * page;
-  op.scratch = scratch_.attention + step.worker * AttentionScratchFloats(op.group_heads, op.head_dim);
-  kernels_.attend(op);
-}
-
-void LlamaModel::RotateStoreAttend(const Step& step, int layer, bool rows_end) {
-  const int64_t heads = config_.kv_heads;
-  const auto each = [&](const std::vector<RowRun>& runs, auto&& fn) {
-    step.pool.For(step.worker, static_cast<int64_t>(runs.size()) * heads,
-                  [&](int64_t unit) { fn(runs[static_cast<size_t>(unit / heads)], unit % heads); });
-  };
-  const bool at_once = single_rows_ && !rows_end;  // else a row attends to keys that another unit stores
-  if (!at_once) each(store_runs_, [&](const RowRun& run, int64_t head) { RotateAndStore(step, layer, run, head); });
-  each(rows_end ? wanted_runs_ : attention_runs_, [&](const RowRun& run, int64_t head) {
-    if (at_once) RotateAndStore(step, layer, run, head);
-    Attend(step, layer, run, head);
   });
 }
 

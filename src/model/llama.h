@@ -108,10 +108,25 @@ class LlamaModel {
     int32_t count;
   };
 
+  // One row of a long sequence, whose pages several units share. Its partials begin at page first_partial of each head.
+  struct SplitRow {
+    RowRun run;
+    int64_t tokens;  // that it sees without a window
+    int64_t pages;
+    int64_t first_partial;
+  };
+  struct Segment {
+    int32_t row;  // in split_rows_
+    int32_t first_page, end_page;
+  };
+
   LlamaModel(const ModelConfig& config, const KernelTable& kernels, const Limits& limits);
   Status AllocateScratch(int threads);
   void FillRopeTable(const RopeConfig& rope, const std::vector<float>& factors, RopeTable* out) const;
-  void PrepareStep(const ForwardBatch& batch);
+  void PrepareStep(const ForwardBatch& batch, int threads);
+  void ReserveRuns(int threads);
+  void SplitLongRows(const ForwardBatch& batch, int threads);
+  int64_t PartialPagesMax() const;
   // The stages, called by every worker inside Run.
   void Embed(const Step& step);
   void RunLayer(const Step& step, int layer);
@@ -138,7 +153,10 @@ class LlamaModel {
   // Biases and head norms of one KV head: its k, v and the queries that share it.
   void FinishHeads(const Layer& layer, int64_t head, float* q, float* k, float* v) const;
   void RotateAndStore(const Step& step, int layer, const RowRun& run, int64_t head);
-  void Attend(const Step& step, int layer, const RowRun& run, int64_t head);
+  Attention AttentionOf(const Step& step, int layer, const RowRun& run, int64_t head) const;
+  float* PartialsOf(const SplitRow& row, int64_t head) const;
+  void AttendSegment(const Step& step, int layer, const Segment& segment, int64_t head);
+  void MergeSegments(const SplitRow& row, int layer, int64_t head);
   // rows_end: only rows whose logits are wanted attend.
   void RotateStoreAttend(const Step& step, int layer, bool rows_end);
   void Rotate(const RopeTable& rope, float* x, int64_t position) const;
@@ -156,8 +174,10 @@ class LlamaModel {
   StepScratch scratch_;
   std::vector<RowRun> attention_runs_;  // at most kAttentionRowsMax rows each
   std::vector<RowRun> wanted_runs_;     // of the rows whose logits are wanted, one each
-  std::vector<RowRun> store_runs_;      // within one page of the KV cache each
-  bool single_rows_ = false;            // no sequence has more than one row in this step
+  std::vector<SplitRow> split_rows_;    // not among attention_runs_
+  std::vector<Segment> segments_;
+  std::vector<RowRun> store_runs_;  // within one page of the KV cache each
+  bool single_rows_ = false;        // no sequence has more than one row in this step
 };
 
 }  // namespace headrace

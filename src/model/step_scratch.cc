@@ -54,7 +54,7 @@ Activations Shaped(Activations a, const ScratchRows& values, int64_t rows, int64
 }  // namespace
 
 Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t rows, int64_t logit_rows, int64_t own_rows,
-                                          int threads) {
+                                          int64_t partial_pages, int threads) {
   StepScratch s;
   s.own_.resize(static_cast<size_t>(threads));
   const int64_t widest = std::max({config.width, config.q_width(), config.ffn_width});
@@ -71,6 +71,7 @@ Result<StepScratch> StepScratch::Allocate(const ModelConfig& config, int64_t row
       TakeActivations(carver, own.activations, own_rows, widest);
     }
     carver.Take(s.attention, threads * AttentionScratchFloats(config.group_heads(), config.head_dim));
+    carver.Take(s.partials, partial_pages * config.group_heads() * PartialFloats(config.head_dim));
     return carver.used();
   };
   HR_ASSIGN_OR_RETURN(s.buffer_, HugeBuffer::Allocate(static_cast<uint64_t>(lay_out(nullptr)), "a step's scratch"));

@@ -22,9 +22,9 @@ struct ScratchRows {
 class StepScratch {
  public:
   // rows: of the largest step; own_rows: of the largest product whose activations every worker makes for itself.
-  // logit_rows: rows of a step whose logits may be wanted.
+  // logit_rows: rows of a step whose logits may be wanted; partial_pages: of rows whose attention is split.
   static Result<StepScratch> Allocate(const ModelConfig& config, int64_t rows, int64_t logit_rows, int64_t own_rows,
-                                      int threads);
+                                      int64_t partial_pages, int threads);
 
   uint64_t bytes() const { return buffer_.bytes(); }
 
@@ -37,6 +37,7 @@ class StepScratch {
 
   ScratchRows hidden, wanted, normed, q, k, v, attended, gate, up;
   float* attention = nullptr;  // AttentionScratchFloats of each worker
+  float* partials = nullptr;   // [partial_pages][group_heads][PartialFloats]
 
  private:
   struct Own {

@@ -62,6 +62,7 @@ struct Lanes {
 }  // namespace
 
 void Avx2Attend(const Attention& op) { AttendTiles<Lanes>(op); }
+void Avx2MergeAttention(const AttentionMerge& op) { MergeTiles<Lanes>(op); }
 void Avx2StoreKv(const KvSlot& op) { StoreKvTiles<Lanes>(op); }
 void Avx2Rotate(const Rotation& op) { RotateTiles<Lanes>(op); }
 

@@ -138,9 +138,9 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& Avx2Kernels() {
-  static constexpr KernelTable kTable{"avx2",      QuantizeRow, QuantizeRest, Avx2MatMul,    nullptr,
-                                      RmsNorm,     SiluMul,     GeluMul,      Avx2Attend,    Avx2Rotate,
-                                      Avx2StoreKv, RowMax,      ExpRow,       &kAvx2Sampling};
+  static constexpr KernelTable kTable{"avx2",     QuantizeRow, QuantizeRest, Avx2MatMul, nullptr,
+                                      RmsNorm,    SiluMul,     GeluMul,      Avx2Attend, Avx2MergeAttention,
+                                      Avx2Rotate, Avx2StoreKv, RowMax,       ExpRow,     &kAvx2Sampling};
   return kTable;
 }
 

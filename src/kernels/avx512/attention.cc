@@ -64,6 +64,7 @@ struct Lanes {
 }  // namespace
 
 void Avx512Attend(const Attention& op) { AttendTiles<Lanes>(op); }
+void Avx512MergeAttention(const AttentionMerge& op) { MergeTiles<Lanes>(op); }
 void Avx512StoreKv(const KvSlot& op) { StoreKvTiles<Lanes>(op); }
 void Avx512Rotate(const Rotation& op) { RotateTiles<Lanes>(op); }
 

@@ -73,8 +73,8 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 
 const KernelTable& Avx512Kernels() {
   static constexpr KernelTable kTable{
-      "avx512", Avx512QuantizeRow, Avx512QuantizeRest, Avx512MatMul,  nullptr, RmsNorm, SiluMul,
-      GeluMul,  Avx512Attend,      Avx512Rotate,       Avx512StoreKv, RowMax,  ExpRow,  &kAvx512Sampling};
+      "avx512",     Avx512QuantizeRow,    Avx512QuantizeRest, Avx512MatMul,  nullptr, RmsNorm, SiluMul,         GeluMul,
+      Avx512Attend, Avx512MergeAttention, Avx512Rotate,       Avx512StoreKv, RowMax,  ExpRow,  &kAvx512Sampling};
   return kTable;
 }
 

@@ -74,9 +74,8 @@ float Score(const Quantised& q, const StoredPage& k, int t) {
   return static_cast<float>(sum) * (q.scale * k.Scale(t));
 }
 
-// One query head over one page, merged into its state: state[0] = m, state[1] = l, state + 16 = o.
-void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, int begin, int end, bool first,
-                float* state) {
+// What one page gives one query head: record[0] = m, [1] = l, [2] = W.scale, [kPartialHead + d] = float(dot_d).
+void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, int begin, int end, float* record) {
   float score[kPageTokens], weight[kPageTokens] = {}, lanes[16] = {}, weights[16] = {}, m = 0;
   for (int t = begin; t < end; ++t) {
     score[t] = Score(q, k, t);
@@ -89,52 +88,76 @@ void AttendPage(const Quantised& q, const StoredPage& k, const StoredPage& v, in
     if (seen) weight[t] = p * v.Scale(t);
     weights[t % 16] = weights[t % 16] + weight[t];
   }
-  const float l = TreeSum16(lanes);
   const Quantised w(weight, kPageTokens, TreeSum16(weights) / kLength);
-  float a = 0, b = 0;
-  if (!first) {
-    const float top = m > state[0] ? m : state[0];
-    a = CanonicalExp(state[0] - top);
-    b = CanonicalExp(m - top);
-    state[0] = top;
-    state[1] = FusedMulAdd(state[1], a, l * b);
-  } else {
-    state[0] = m;
-    state[1] = l;
-  }
+  record[0] = m;
+  record[1] = TreeSum16(lanes);
+  record[2] = w.scale;
   for (int d = 0; d < v.head_dim; ++d) {
     int32_t dot = 0;
     for (int t = begin; t < end; ++t) dot += w.quants[t] * v.Quant(t, d);
-    float& o = state[16 + d];
-    o = first ? static_cast<float>(dot) * w.scale : FusedMulAdd(o, a, static_cast<float>(dot) * (w.scale * b));
+    record[kPartialHead + d] = static_cast<float>(dot);
   }
 }
 
-void AttendQuery(const Attention& op, const float* q, int64_t position, float* out) {
-  float scaled[kHeadDimMax], state[16 + kHeadDimMax];
+// Merges a page's record into a state: state[0] = m, state[1] = l, state[kPartialHead + d] = o.
+void MergePage(const float* record, int head_dim, bool first, float* state) {
+  const float *dots = record + kPartialHead, scale = record[2];
+  float* o = state + kPartialHead;
+  if (first) {
+    state[0] = record[0];
+    state[1] = record[1];
+    for (int d = 0; d < head_dim; ++d) o[d] = dots[d] * scale;
+    return;
+  }
+  const float top = record[0] > state[0] ? record[0] : state[0];
+  const float a = CanonicalExp(state[0] - top), b = CanonicalExp(record[0] - top);
+  state[0] = top;
+  state[1] = FusedMulAdd(state[1], a, record[1] * b);
+  for (int d = 0; d < head_dim; ++d) o[d] = FusedMulAdd(o[d], a, dots[d] * (scale * b));
+}
+
+void Finish(const float* state, int head_dim, float* out) {
+  for (int d = 0; d < head_dim; ++d) out[d] = state[kPartialHead + d] / state[1];
+}
+
+void AttendQuery(const Attention& op, int row, int head) {
+  const int64_t position = op.first_position + row, element = int64_t{head} * op.head_dim;
+  const float* q = op.queries + row * op.query_stride + element;
+  float scaled[kHeadDimMax], record[kPartialHead + kHeadDimMax], state[kPartialHead + kHeadDimMax];
   for (int d = 0; d < op.head_dim; ++d) scaled[d] = q[d] * op.softmax_scale;
   const Quantised query(scaled, op.head_dim, LengthOf(scaled, op.head_dim) / kLength);
   const int64_t start = op.window > 0 && position + 1 > op.window ? position + 1 - op.window : 0;
-  for (int64_t page = start / kPageTokens; page * kPageTokens <= position; ++page) {
+  const bool part = op.partials != nullptr;
+  const int64_t first_page = part && op.first_page * kPageTokens > start ? op.first_page : start / kPageTokens;
+  for (int64_t page = first_page; page * kPageTokens <= position && (!part || page < op.end_page); ++page) {
     const int64_t first_token = page * kPageTokens, at = op.block_table[page] * op.block_stride;
     const int64_t left = position + 1 - first_token;
+    float* to = part ? op.partials + (page * op.group_heads + head) * PartialFloats(op.head_dim) : record;
     AttendPage(query, {op.kv_type, op.k_pages + at, kPageTokens, op.head_dim},
                {op.kv_type, op.v_pages + at, op.head_dim, op.head_dim},
                static_cast<int>(start > first_token ? start - first_token : 0),
-               static_cast<int>(left < kPageTokens ? left : kPageTokens), start >= first_token, state);
+               static_cast<int>(left < kPageTokens ? left : kPageTokens), to);
+    if (!part) MergePage(record, op.head_dim, page == first_page, state);
   }
-  for (int d = 0; d < op.head_dim; ++d) out[d] = state[16 + d] / state[1];
+  if (!part) Finish(state, op.head_dim, op.out + row * op.out_stride + element);
 }
 
 }  // namespace
 
 void ReferenceAttend(const Attention& op) {
   for (int r = 0; r < op.rows; ++r) {
-    for (int h = 0; h < op.group_heads; ++h) {
-      const int64_t head = int64_t{h} * op.head_dim;
-      AttendQuery(op, op.queries + r * op.query_stride + head, op.first_position + r,
-                  op.out + r * op.out_stride + head);
+    for (int h = 0; h < op.group_heads; ++h) AttendQuery(op, r, h);
+  }
+}
+
+void ReferenceMergeAttention(const AttentionMerge& op) {
+  float state[kPartialHead + kHeadDimMax];
+  for (int h = 0; h < op.group_heads; ++h) {
+    for (int64_t page = op.first_page; page < op.end_page; ++page) {
+      MergePage(op.partials + (page * op.group_heads + h) * PartialFloats(op.head_dim), op.head_dim,
+                page == op.first_page, state);
     }
+    Finish(state, op.head_dim, op.out + int64_t{h} * op.head_dim);
   }
 }
 

@@ -91,9 +91,10 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& ReferenceKernels() {
-  static constexpr KernelTable kTable{"reference",      QuantizeRow, QuantizeRest, ReferenceMatMul,    nullptr,
-                                      RmsNorm,          SiluMul,     GeluMul,      ReferenceAttend,    ReferenceRotate,
-                                      ReferenceStoreKv, RowMax,      ExpRow,       &kReferenceSampling};
+  static constexpr KernelTable kTable{
+      "reference",     QuantizeRow,      QuantizeRest, ReferenceMatMul, nullptr,
+      RmsNorm,         SiluMul,          GeluMul,      ReferenceAttend, ReferenceMergeAttention,
+      ReferenceRotate, ReferenceStoreKv, RowMax,       ExpRow,          &kReferenceSampling};
   return kTable;
 }
 
