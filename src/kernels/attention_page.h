@@ -26,7 +26,7 @@ struct AttentionPage {
   int queries;
   bool whole;              // every query sees the whole page, and has seen an earlier one
   const std::byte* ahead;  // what is read next, of a page's size, where few queries leave time to fetch it; or null
-  SeenSlots seen[kAttentionRowsMax * kGroupHeadsMax];
+  SeenSlots* seen;         // [queries]
 
   HR_KERNEL_INLINE bool Sees(int i) const { return seen[i].begin < seen[i].end; }
 

@@ -154,6 +154,7 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
     at += floats;
     return taken;
   };
+  SeenSlots seen[kAttentionRowsMax * kGroupHeadsMax];
   AttentionPage page{op,
                      reinterpret_cast<int16_t*>(take(most * op.head_dim / 2)),
                      take(scalars),
@@ -168,7 +169,20 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
                      queries,
                      false,
                      nullptr,
-                     {}};
+                     seen};
+  const int64_t first = op.first_position + 1;
+  int64_t end = op.first_position + op.rows, token = op.window > 0 && first > op.window ? first - op.window : 0;
+  token -= token % kPageTokens;
+  if (op.partials != nullptr) {
+    token = op.first_page * kPageTokens > token ? op.first_page * kPageTokens : token;
+    end = op.end_page * kPageTokens < end ? op.end_page * kPageTokens : end;
+  }
+  if (token >= end) return;
+  const bool few = queries <= L::kQueries;
+  if (few) {
+    page.ahead = op.k_pages + op.block_table[token / kPageTokens] * op.block_stride;
+    FetchAhead(page, 0, KvPageBytes(op.kv_type, op.head_dim));
+  }
   float scaled[kHeadDimMax];
   const auto softmax_scale = L::Set(op.softmax_scale);
   for (int i = 0; i < queries; ++i) {
@@ -178,18 +192,10 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
     QuantiseVector<L>(scaled, op.head_dim, page.q_scale[i], page.q + i * op.head_dim);
   }
   const int64_t scales = int64_t{KvElementBytes(op.kv_type)} * kPageTokens * op.head_dim;
-  const int64_t first = op.first_position + 1;
-  int64_t end = op.first_position + op.rows, token = op.window > 0 && first > op.window ? first - op.window : 0;
-  token -= token % kPageTokens;
-  if (op.partials != nullptr) {
-    token = op.first_page * kPageTokens > token ? op.first_page * kPageTokens : token;
-    end = op.end_page * kPageTokens < end ? op.end_page * kPageTokens : end;
-  }
   for (; token < end; token += kPageTokens) {
     page.MoveTo(token);
     const int64_t at_page = token / kPageTokens, block = op.block_table[at_page] * op.block_stride;
     const std::byte *k = op.k_pages + block, *v = op.v_pages + block;
-    const bool few = queries <= L::kQueries;
     page.ahead = few ? v : nullptr;
     EachBlockOf<L, true>(page, k, reinterpret_cast<const float*>(k + scales));
     for (int i = 0; i < queries; i += L::kLanes) SoftmaxBlock<L>(page, i, reinterpret_cast<const float*>(v + scales));

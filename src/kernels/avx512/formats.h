@@ -11,9 +11,11 @@
 namespace headrace {
 namespace {
 
-// Bytes that a weight stream is prefetched ahead: one memory latency (about 100 ns) at 15 GB/s a core is 1.5 KB; twice
-// that.
-constexpr int kPrefetchBytes = 3072;
+// Bytes that a weight stream is prefetched ahead: far into the second-level cache, which has more lines under way than
+// the first (16: 8 GB/s at 120 ns), and near into the first. Against 3 KiB into the first alone a row of a small model
+// takes 12 % less time, eight rows the same (measured).
+constexpr int kPrefetchFar = 16384, kPrefetchNear = 1024;
+constexpr int kPrefetchBytes = 3072;  // of float weights
 
 HR_KERNEL_INLINE __m512i BytesToInts(const void* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
@@ -48,7 +50,9 @@ struct PanelReader {
   HR_KERNEL_INLINE const std::byte* Ahead(int64_t g) const { return blocks + g * kStepBytes; }
   HR_KERNEL_INLINE void Prefetch(int64_t g) const {
     HR_UNROLL for (int i = 0; i < (kStepBytes + 63) / 64; ++i) {
-      _mm_prefetch(reinterpret_cast<const char*>(Ahead(g) + kPrefetchBytes + 64 * i), _MM_HINT_T0);
+      const char* at = reinterpret_cast<const char*>(Ahead(g)) + 64 * i;
+      _mm_prefetch(at + kPrefetchFar, _MM_HINT_T1);
+      _mm_prefetch(at + kPrefetchNear, _MM_HINT_T0);
     }
   }
 
