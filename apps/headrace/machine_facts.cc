@@ -65,6 +65,7 @@ std::string CpuFeatureNames() {
   const CpuFeatures cpu = DetectCpu();
   std::string names;
   if (cpu.avx2) names += "AVX2 FMA F16C";
+  if (cpu.avx_vnni) names += " AVX-VNNI";
   if (cpu.avx512_vnni) names += " AVX-512 (F BW DQ VL VNNI)";
   if (cpu.amx_int8) names += " AMX (TILE INT8)";
   return names.empty() ? "none that the fast kernels use" : names;

@@ -61,6 +61,12 @@ uint64_t MemInfoBytes(const std::string& key) {
 }
 
 #if defined(__x86_64__)
+bool HasAvxVnni() {
+  constexpr unsigned kAvxVnni = 1u << 4;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & kAvxVnni) != 0;
+}
+
 // Linux saves a process's tile registers only once it has asked for them: arch_prctl(ARCH_REQ_XCOMP_PERM).
 bool AmxInt8Allowed() {
   constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
@@ -78,6 +84,7 @@ CpuFeatures DetectCpu() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  features.avx_vnni = features.avx2 && HasAvxVnni();
   features.avx512_vnni = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                          __builtin_cpu_supports("avx512vnni");

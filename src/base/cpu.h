@@ -8,6 +8,7 @@ namespace headrace {
 
 struct CpuFeatures {
   bool avx2 = false;         // AVX2, FMA and F16C
+  bool avx_vnni = false;     // AVX-VNNI beside AVX2
   bool avx512_vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI
   bool amx_int8 = false;     // AMX TILE and INT8 beside AVX-512, and the system lets this process use them
 };

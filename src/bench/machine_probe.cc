@@ -18,8 +18,14 @@ constexpr TimeNs kDotUnitNs = 200 * kNsPerUs;
 
 ProbeKernels ProbeOf(std::string_view kernels) {
 #if defined(__x86_64__)
+  if (kernels == "avx2" || kernels == "avxvnni") {
+    ProbeKernels narrow = kAvx2Probe;
+    if (kernels == "avx2") return narrow;
+    narrow.dots = AvxVnniDots;
+    narrow.dots_name = "vpdpbusd, 256 bits";
+    return narrow;
+  }
   ProbeKernels probe = kAvx512Probe;
-  if (kernels == "avx2") return kAvx2Probe;
   if (kernels == "avx512") return probe;
   if (kernels == "amx") {
     probe.tile_dots = AmxTileDots;

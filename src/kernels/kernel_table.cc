@@ -11,6 +11,7 @@ std::vector<const KernelTable*> UsableKernels() {
 #if defined(__x86_64__)
   const CpuFeatures cpu = DetectCpu();
   if (cpu.avx2) tables.push_back(&Avx2Kernels());
+  if (cpu.avx_vnni) tables.push_back(&AvxVnniKernels());
   if (cpu.avx512_vnni) tables.push_back(&Avx512Kernels());
   if (cpu.amx_int8) tables.push_back(&AmxKernels());
 #endif

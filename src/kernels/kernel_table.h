@@ -1,5 +1,5 @@
 // One table of functions per instruction set, all equal to the reference to the bit. Chosen once at start; forced by
-// HEADRACE_ISA = reference | avx2 | avx512 | amx. Functions are pure and thread-safe; pointers are not checked.
+// HEADRACE_ISA = reference | avx2 | avxvnni | avx512 | amx. Functions are pure and thread-safe; pointers are not checked.
 #pragma once
 
 #include <string>
@@ -46,6 +46,7 @@ struct KernelTable {
 const KernelTable& ReferenceKernels();
 #if defined(__x86_64__)
 const KernelTable& Avx2Kernels();
+const KernelTable& AvxVnniKernels();
 const KernelTable& Avx512Kernels();
 const KernelTable& AmxKernels();
 #endif

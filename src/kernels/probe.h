@@ -23,6 +23,7 @@ extern const ProbeKernels kReferenceProbe;
 #if defined(__x86_64__)
 extern const ProbeKernels kAvx2Probe;
 extern const ProbeKernels kAvx512Probe;
+int64_t AvxVnniDots(int64_t rounds, int32_t* sink);
 int64_t AmxTileDots(int64_t rounds, int32_t* sink);
 #endif
 

@@ -376,7 +376,7 @@ def isa_objects(tree):
     if cache.is_file() and re.search(r"^HEADRACE_(SANITIZE:STRING=.+|FUZZ:BOOL=ON|COVERAGE:BOOL=ON)$", cache.read_text(), re.M):
         return  # instrumentation adds weak symbols of its own
     for path in sorted((tree.build / "src").glob("kernels/**/*.o")):
-        if re.search(r"avx2|avx512|neon", str(path.relative_to(tree.build))):
+        if re.search(r"avx2|avxvnni|avx512|neon", str(path.relative_to(tree.build))):
             for symbol in mergeable_symbols(path):
                 yield Finding(str(path.relative_to(tree.build)), 1, "isa_objects",
                               f"{symbol}: only intrinsics and plain structs here, all in an unnamed namespace or static")

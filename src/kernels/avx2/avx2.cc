@@ -1,8 +1,9 @@
-// The AVX2 (with FMA and F16C) table, activations and rows, equal to the reference to the bit. Intrinsics and plain
-// structs only.
+// The AVX2 (with FMA and F16C) table, activations and rows, and the table of AVX-VNNI; equal to the reference to the
+// bit. Intrinsics and plain structs only.
 #include "kernels/avx2/attention.h"
 #include "kernels/avx2/lanes.h"
 #include "kernels/avx2/matmul.h"
+#include "kernels/avxvnni/avxvnni.h"
 #include "kernels/kernel_table.h"
 
 namespace headrace {
@@ -135,12 +136,22 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
   }
 }
 
+using MatMulFn = void (*)(const MatMul&, int64_t, int64_t);
+using AttendFn = void (*)(const Attention&);
+constexpr KernelTable TableOf(const char* name, MatMulFn matmul, AttendFn attend) {
+  return {name,   QuantizeRow,        QuantizeRest, matmul,      nullptr, RmsNorm, SiluMul,       GeluMul,
+          attend, Avx2MergeAttention, Avx2Rotate,   Avx2StoreKv, RowMax,  ExpRow,  &kAvx2Sampling};
+}
+
 }  // namespace
 
 const KernelTable& Avx2Kernels() {
-  static constexpr KernelTable kTable{"avx2",     QuantizeRow, QuantizeRest, Avx2MatMul, nullptr,
-                                      RmsNorm,    SiluMul,     GeluMul,      Avx2Attend, Avx2MergeAttention,
-                                      Avx2Rotate, Avx2StoreKv, RowMax,       ExpRow,     &kAvx2Sampling};
+  static constexpr KernelTable kTable = TableOf("avx2", Avx2MatMul, Avx2Attend);
+  return kTable;
+}
+
+const KernelTable& AvxVnniKernels() {
+  static constexpr KernelTable kTable = TableOf("avxvnni", AvxVnniMatMul, AvxVnniAttend);
   return kTable;
 }
 

@@ -9,6 +9,17 @@
 namespace headrace {
 namespace {
 
+// Entries of activations: (group, row) pairs, for which quants are [entry][32].
+struct Entries {
+  const int8_t* quants;
+  const float* scale;
+  const float* scaled_sum;
+  const int32_t* sum;
+};
+HR_KERNEL_INLINE Entries EntriesAt(const Activations& a, int64_t at) {
+  return {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at};
+}
+
 constexpr int kPrefetchBytes = 3072;  // as in avx512/formats.h
 
 HR_KERNEL_INLINE __m256i BytesToInts(const void* p) {
@@ -29,8 +40,9 @@ HR_KERNEL_INLINE __m256i PairOf(__m256i low, __m256i high) {
   return _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(0xFFFF)), _mm256_slli_epi32(high, 16));
 }
 
-// Dot products of codes of 8 bits take signed weights (code - offset), all others unsigned codes.
-constexpr bool HasSignedLines(PanelFormat format) { return format.code_max > 127; }
+// Dot products of codes of 8 bits take signed weights (code - offset), all others unsigned codes; those of VNNI, whose
+// sums do not saturate, always take codes.
+constexpr bool HasSignedLines(int code_max) { return !kVnni && code_max > 127; }
 // Lines of products whose sums of two fit 16 bits: 2 * code * 127 each.
 constexpr int RunLines(int code_max) {
   int lines = 8;
@@ -44,7 +56,7 @@ template <DType kType>
 struct PanelReader {
   static constexpr PanelFormat kFormat = FormatOf(kType);
   static constexpr GroupKind kKind = kFormat.kind;
-  static constexpr bool kSigned = HasSignedLines(kFormat);
+  static constexpr bool kSigned = HasSignedLines(kFormat.code_max);
   static constexpr int kRun = kSigned ? 1 : RunLines(kFormat.code_max);
   const std::byte* head;
   const std::byte* blocks;
@@ -183,7 +195,7 @@ HR_KERNEL_INLINE void UnpackHalfGroup(const Reader& w, int64_t g, UnpackedGroup&
 template <GroupKind kGroupKind, int kCodeMax>
 struct UnpackedReader {
   static constexpr GroupKind kKind = kGroupKind;
-  static constexpr bool kSigned = kCodeMax > 127;
+  static constexpr bool kSigned = HasSignedLines(kCodeMax);
   static constexpr int kRun = kSigned ? 1 : RunLines(kCodeMax);
   const UnpackedGroup* groups;
   int offset;

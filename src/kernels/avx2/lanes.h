@@ -8,6 +8,13 @@
 
 namespace headrace {
 
+// avxvnni/ compiles the headers of this folder, too.
+#if defined(__AVXVNNI__)
+constexpr bool kVnni = true;
+#else
+constexpr bool kVnni = false;
+#endif
+
 HR_KERNEL_INLINE __m256 LoadHalves(const uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -16,6 +23,16 @@ HR_KERNEL_INLINE __m256i Splat4(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, 4);
   return _mm256_set1_epi32(four);
+}
+
+// acc += a[0] * b[0] + a[1] * b[1] of 16-bit integers.
+HR_KERNEL_INLINE void AddDot16(__m256i& acc, __m256i a, __m256i b) {
+#if defined(__AVXVNNI__)
+  // The intrinsic becomes a multiplication and an addition, for the sake of processors on which those are faster.
+  asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(acc) : "x"(a), "x"(b));
+#else
+  acc = _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+#endif
 }
 
 // CanonicalExp of what is at most 88.
