@@ -1,6 +1,6 @@
 #include "kernels/avx2/floats.h"
 
-#include "kernels/avx2/tiles.h"
+#include "kernels/avx2/half_panel.h"
 
 namespace headrace {
 namespace {
@@ -53,7 +53,8 @@ void FloatTile(const MatMul& op, int64_t panel, int64_t row) {
     }
   }
   for (int half = 0; half < 2; ++half) {
-    HR_UNROLL for (int n = 0; n < N; ++n) StoreHalf(op, row + n, panel * kPanelRows + 8 * half, acc[half][n]);
+    HR_UNROLL for (int n = 0; n < N; ++n)
+        StoreHalf<HalfPanel>(op, row + n, panel * kPanelRows + 8 * half, acc[half][n]);
   }
 }
 
@@ -75,7 +76,7 @@ void FourPanels(const MatMul& op, int64_t panel) {
     }
   }
   HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-    for (int half = 0; half < 2; ++half) StoreHalf(op, 0, (panel + p) * kPanelRows + 8 * half, acc[p][half]);
+    for (int half = 0; half < 2; ++half) StoreHalf<HalfPanel>(op, 0, (panel + p) * kPanelRows + 8 * half, acc[p][half]);
   }
 }
 

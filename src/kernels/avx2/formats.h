@@ -4,21 +4,10 @@
 #pragma once
 
 #include "kernels/avx2/lanes.h"
-#include "kernels/formats.h"
+#include "kernels/matmul_tiles.h"
 
 namespace headrace {
 namespace {
-
-// Entries of activations: (group, row) pairs, for which quants are [entry][32].
-struct Entries {
-  const int8_t* quants;
-  const float* scale;
-  const float* scaled_sum;
-  const int32_t* sum;
-};
-HR_KERNEL_INLINE Entries EntriesAt(const Activations& a, int64_t at) {
-  return {a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at};
-}
 
 constexpr int kPrefetchBytes = 3072;  // as in avx512/formats.h
 
@@ -49,11 +38,11 @@ constexpr int RunLines(int code_max) {
   while (lines * 2 * code_max * 127 > 32767) lines /= 2;
   return lines;
 }
-constexpr bool HasMin(GroupKind kind) { return kind == GroupKind::kMin || kind == GroupKind::kFactorsAndMins; }
-constexpr bool HasFactors(GroupKind kind) { return kind == GroupKind::kFactors || kind == GroupKind::kFactorsAndMins; }
+struct HalfPanel;  // half_panel.h
 
 template <DType kType>
 struct PanelReader {
+  using L = HalfPanel;
   static constexpr PanelFormat kFormat = FormatOf(kType);
   static constexpr GroupKind kKind = kFormat.kind;
   static constexpr bool kSigned = HasSignedLines(kFormat.code_max);
@@ -194,6 +183,7 @@ HR_KERNEL_INLINE void UnpackHalfGroup(const Reader& w, int64_t g, UnpackedGroup&
 // Groups of one kind whose codes are at most kCodeMax.
 template <GroupKind kGroupKind, int kCodeMax>
 struct UnpackedReader {
+  using L = HalfPanel;
   static constexpr GroupKind kKind = kGroupKind;
   static constexpr bool kSigned = HasSignedLines(kCodeMax);
   static constexpr int kRun = kSigned ? 1 : RunLines(kCodeMax);

@@ -1,18 +1,17 @@
-// The AVX2 matrix product of quantised weights, half a panel and a few rows at a time. Few rows are multiplied with the
-// panel as it lies; for more a block of groups is decoded once into the first-level cache, unless decoding costs
-// little. All is in an unnamed namespace: avx2/ and avxvnni/ compile it each for its own instructions.
+// The matrix product of quantised weights over a class L (matmul_tiles.h), half a panel and a few rows at a time. Few
+// rows are multiplied with the panel as it lies; for more a block of groups is decoded once into the first-level cache,
+// unless decoding costs little. L has, for this,
+//   kSubTileRows: rows whose sums and dots its registers hold;  HasSignedLines(code_max): lines are code - offset
+//   Reader<DType>(panel, half, groups): groups where they lie;  Unpacked<GroupKind, code_max>: decoded ones
+//   Group: a decoded group of a whole panel;  Unpack(reader, g, Group&): the reader's half of it
 #pragma once
 
-#include "kernels/avx2/tiles.h"
+#include "kernels/matmul_tiles.h"
 
 namespace headrace {
-namespace {
 
 constexpr int kBlockGroups = 16;  // as in avx512/matmul.cc
 constexpr int kDirectRows = 4;
-// 16 registers: four sums, four dots, four runs, what is shared; with VNNI there are no runs.
-constexpr int kSubTileRows = kVnni ? 6 : 4;
-
 // Rows [first, first + N) of one tile, from one of its groups on; `width` entries a group.
 struct Rows {
   Entries entries;
@@ -21,20 +20,17 @@ struct Rows {
   bool prefetch;
 };
 
-void ZeroRows(float (*rows)[kPanelRows], int64_t count) {
-  for (int64_t r = 0; r < count; ++r) {
-    _mm256_store_ps(rows[r], _mm256_setzero_ps());
-    _mm256_store_ps(rows[r] + 8, _mm256_setzero_ps());
-  }
+HR_KERNEL_INLINE void ZeroRows(float (*rows)[kPanelRows], int64_t count) {
+  __builtin_memset(rows, 0, static_cast<size_t>(count) * sizeof *rows);
 }
 
-int64_t ChunkRows(const Activations& a, int64_t chunk) {
+HR_KERNEL_INLINE int64_t ChunkRows(const Activations& a, int64_t chunk) {
   const int64_t left = a.rows - chunk * kWideChunkRows;
   return left < kWideChunkRows ? left : kWideChunkRows;
 }
 
 template <typename Weights, int N>
-HR_KERNEL_INLINE void AddTile(const Weights& w, int64_t groups, const Rows& x, __m256* acc) {
+HR_KERNEL_INLINE void AddTile(const Weights& w, int64_t groups, const Rows& x, typename Weights::L::F* acc) {
   for (int64_t g = 0; g < groups; ++g) {
     if (x.prefetch) w.Prefetch(g);
     AddGroup<Weights, N>(w, g, x.entries, g * x.width, acc);
@@ -51,36 +47,36 @@ HR_KERNEL_INLINE void WithRows(int n, const Rows& rows, Body& body) {
 }
 
 // body.operator()<N>(rows) for the tile's rows, at most kSubTileRows at a time.
-template <typename Body>
+template <typename L, typename Body>
 HR_KERNEL_INLINE void ForSubTiles(const Activations& a, int64_t tile, int64_t group, Body&& body) {
   const int width = a.TileWidth(tile);
   const int64_t at = tile * kTileColumns * a.groups() + group * width;
-  for (int first = 0; first < width; first += kSubTileRows) {
+  for (int first = 0; first < width; first += L::kSubTileRows) {
     const Rows rows{EntriesAt(a, at + first), tile * kTileColumns + first, width, tile == 0 && first == 0};
     const int left = width - first;
-    WithRows<kSubTileRows>(left < kSubTileRows ? left : kSubTileRows, rows, body);
+    WithRows<L::kSubTileRows>(left < L::kSubTileRows ? left : L::kSubTileRows, rows, body);
   }
 }
 
 // ---- panels as they lie
 
-constexpr bool DecodesFast(DType type) {
+HR_KERNEL_INLINE constexpr bool DecodesFast(DType type) {
   const PanelFormat format = FormatOf(type);
   return format.high_bits == 0 && !HasFactors(format.kind);
 }
 
-template <DType kType, int N>
+template <typename L, DType kType, int N>
 void DirectTile(const MatMul& op, int64_t panel, Rows x) {
   // Both halves of a panel at once for one or two rows: more chains, and one pass over memory.
   constexpr int kHalves = N <= 2 ? 2 : 1;
-  using Reader = PanelReader<kType>;
+  using Reader = typename L::template Reader<kType>;
   const int64_t groups = op.activations.groups();
   const std::byte* data = op.weights.data + panel * op.weights.panel_bytes;
   for (int first = 0; first < 2; first += kHalves) {
     const Reader w[2] = {Reader(data, first, groups), Reader(data, 1, groups)};
-    __m256 acc[kHalves][N];
+    typename L::F acc[kHalves][N];
     HR_UNROLL for (int half = 0; half < kHalves; ++half) {
-      HR_UNROLL for (int n = 0; n < N; ++n) acc[half][n] = _mm256_setzero_ps();
+      HR_UNROLL for (int n = 0; n < N; ++n) acc[half][n] = L::Zero();
     }
     for (int64_t g = 0; g < groups; ++g) {
       if (x.prefetch) w[0].Prefetch(g);
@@ -90,53 +86,58 @@ void DirectTile(const MatMul& op, int64_t panel, Rows x) {
     }
     HR_UNROLL for (int half = 0; half < kHalves; ++half) {
       HR_UNROLL for (int n = 0; n < N; ++n) {
-        StoreHalf(op, x.first_row + n, panel * kPanelRows + 8 * (first + half), acc[half][n]);
+        StoreHalf<L>(op, x.first_row + n, panel * kPanelRows + 8 * (first + half), acc[half][n]);
       }
     }
     x.prefetch = false;
   }
 }
 
-template <DType kType>
+template <typename L, DType kType>
 void DirectRest(const MatMul& op, int64_t panel) {
-  alignas(32) float rest[kWideChunkRows][kPanelRows];
+  alignas(64) float rest[kWideChunkRows][kPanelRows];
   const Activations& a = op.activations;
   for (int64_t chunk = 0; chunk < a.chunks(); ++chunk) {
     if (!HasRest(a, chunk)) continue;
     ZeroRows(rest, ChunkRows(a, chunk));
     for (int half = 0; half < 2; ++half) {
-      const PanelReader<kType> w(op.weights.data + panel * op.weights.panel_bytes, half, a.groups());
+      const typename L::template Reader<kType> w(op.weights.data + panel * op.weights.panel_bytes, half, a.groups());
       AddRestGroups(w, a, chunk, 0, a.groups(), rest);
     }
-    StoreRest(op, panel, chunk, rest);
+    StoreRest<L>(op, panel, chunk, rest);
   }
 }
 
-template <DType kType>
+template <typename L, DType kType>
 void DirectPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
   const Activations& a = op.activations;
   for (int64_t p = panel_begin; p < panel_end; ++p) {
     for (int64_t t = 0; t < a.tiles(); ++t) {
-      ForSubTiles(a, t, 0,
-                  [&]<int N>(const Rows& rows) __attribute__((always_inline)) { DirectTile<kType, N>(op, p, rows); });
+      ForSubTiles<L>(a, t, 0, [&]<int N>(const Rows& rows) __attribute__((always_inline)) {
+        DirectTile<L, kType, N>(op, p, rows);
+      });
     }
-    DirectRest<kType>(op, p);
+    DirectRest<L, kType>(op, p);
   }
 }
 
-bool IsDirect(const MatMul& op) { return DecodesFast(op.weights.dtype) || op.activations.rows <= kDirectRows; }
+HR_KERNEL_INLINE bool IsDirect(const MatMul& op) {
+  return DecodesFast(op.weights.dtype) || op.activations.rows <= kDirectRows;
+}
 
+template <typename L>
 void AnyDirectPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
   WithFormat(op.weights.dtype,
-             [&]<DType kType>() __attribute__((always_inline)) { DirectPanels<kType>(op, panel_begin, panel_end); });
+             [&]<DType kType>() __attribute__((always_inline)) { DirectPanels<L, kType>(op, panel_begin, panel_end); });
 }
 
 // ---- decoded blocks
 
+template <typename L>
 struct Scratch {
-  UnpackedGroup groups[kBlockGroups];
-  alignas(32) float sums[kWideChunkRows][kPanelRows];
-  alignas(32) float rest[kWideChunkRows][kPanelRows];
+  typename L::Group groups[kBlockGroups];
+  alignas(64) float sums[kWideChunkRows][kPanelRows];
+  alignas(64) float rest[kWideChunkRows][kPanelRows];
 };
 
 // Groups [first, first + count) of a panel, and what of its stream comes next.
@@ -146,12 +147,12 @@ struct Block {
   const std::byte* next;
 };
 
-template <DType kType>
-void UnpackBlock(UnpackedGroup* to, const std::byte* panel, int64_t groups, Block& block) {
-  using Reader = PanelReader<kType>;
+template <typename L, DType kType>
+void UnpackBlock(typename L::Group* to, const std::byte* panel, int64_t groups, Block& block) {
+  using Reader = typename L::template Reader<kType>;
   for (int half = 0; half < 2; ++half) {
     const Reader w(panel, half, groups);
-    for (int g = 0; g < block.count; ++g) UnpackHalfGroup(w, block.first + g, to[g]);
+    for (int g = 0; g < block.count; ++g) L::Unpack(w, block.first + g, to[g]);
     block.next = w.Ahead(block.first + block.count);
   }
   block.offset = Reader::Offset();
@@ -160,54 +161,59 @@ void UnpackBlock(UnpackedGroup* to, const std::byte* panel, int64_t groups, Bloc
 
 template <typename Weights, int N>
 void BlockTile(Weights w, int count, Rows x, float (*sums)[kPanelRows]) {
+  using L = typename Weights::L;
   for (w.half = 0; w.half < 2; ++w.half) {
-    __m256 acc[N];
-    HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm256_load_ps(sums[n] + 8 * w.half);
+    typename L::F acc[N];
+    HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = L::Load(sums[n] + 8 * w.half);
     AddTile<Weights, N>(w, count, x, acc);
-    HR_UNROLL for (int n = 0; n < N; ++n) _mm256_store_ps(sums[n] + 8 * w.half, acc[n]);
+    HR_UNROLL for (int n = 0; n < N; ++n) L::Store(sums[n] + 8 * w.half, acc[n]);
     x.prefetch = false;
   }
 }
 
 // Adds a decoded block to the sums of a chunk of rows.
-template <GroupKind kKind, int kCodeMax>
-void AddBlock(Scratch& s, const Activations& a, int64_t chunk, const Block& block) {
-  using Weights = UnpackedReader<kKind, kCodeMax>;
+template <typename L, GroupKind kKind, int kCodeMax>
+void AddBlock(Scratch<L>& s, const Activations& a, int64_t chunk, const Block& block) {
+  using Weights = typename L::template Unpacked<kKind, kCodeMax>;
   Weights w{s.groups, block.offset, block.next, block.next_lines, 0};
   for (w.half = 0; w.half < 2; ++w.half) AddRestGroups(w, a, chunk, block.first, block.count, s.rest);
   const int64_t first_tile = chunk * (kWideChunkRows / kTileColumns);
   for (int64_t t = first_tile; t < a.tiles() && t < first_tile + kWideChunkRows / kTileColumns; ++t) {
-    ForSubTiles(a, t, block.first, [&]<int N>(const Rows& rows) __attribute__((always_inline)) {
+    ForSubTiles<L>(a, t, block.first, [&]<int N>(const Rows& rows) __attribute__((always_inline)) {
       BlockTile<Weights, N>(w, block.count, rows, s.sums + rows.first_row - chunk * kWideChunkRows);
     });
   }
 }
 
-void AnyAddBlock(Scratch& s, const MatMul& op, int64_t chunk, const Block& block) {
+template <typename L>
+void AnyAddBlock(Scratch<L>& s, const MatMul& op, int64_t chunk, const Block& block) {
   const PanelFormat format = FormatOf(op.weights.dtype);
   switch (format.kind) {
     case GroupKind::kPlain:
-      if (HasSignedLines(format.code_max)) return AddBlock<GroupKind::kPlain, 255>(s, op.activations, chunk, block);
-      return AddBlock<GroupKind::kPlain, 31>(s, op.activations, chunk, block);
+      if (L::HasSignedLines(format.code_max))
+        return AddBlock<L, GroupKind::kPlain, 255>(s, op.activations, chunk, block);
+      return AddBlock<L, GroupKind::kPlain, 31>(s, op.activations, chunk, block);
     case GroupKind::kMin:
-      return AddBlock<GroupKind::kMin, 31>(s, op.activations, chunk, block);
+      return AddBlock<L, GroupKind::kMin, 31>(s, op.activations, chunk, block);
     case GroupKind::kFactors:
-      return AddBlock<GroupKind::kFactors, 63>(s, op.activations, chunk, block);
+      return AddBlock<L, GroupKind::kFactors, 63>(s, op.activations, chunk, block);
     case GroupKind::kFactorsAndMins:
-      return AddBlock<GroupKind::kFactorsAndMins, 3>(s, op.activations, chunk, block);
+      return AddBlock<L, GroupKind::kFactorsAndMins, 3>(s, op.activations, chunk, block);
   }
 }
 
+template <typename L>
 void StoreSums(const MatMul& op, int64_t panel, int64_t chunk, const float (*sums)[kPanelRows]) {
   for (int half = 0; half < 2; ++half) {
     const int64_t row = panel * kPanelRows + 8 * half;
     for (int64_t r = 0; r < ChunkRows(op.activations, chunk); ++r) {
-      StoreHalf(op, chunk * kWideChunkRows + r, row, _mm256_load_ps(sums[r] + 8 * half));
+      StoreHalf<L>(op, chunk * kWideChunkRows + r, row, L::Load(sums[r] + 8 * half));
     }
   }
 }
 
-void BlockPanel(Scratch& s, const MatMul& op, int64_t panel) {
+template <typename L>
+void BlockPanel(Scratch<L>& s, const MatMul& op, int64_t panel) {
   const Activations& a = op.activations;
   const int64_t groups = a.groups();
   for (int64_t chunk = 0; chunk < a.chunks(); ++chunk) {
@@ -216,20 +222,20 @@ void BlockPanel(Scratch& s, const MatMul& op, int64_t panel) {
     for (int64_t g = 0; g < groups; g += kBlockGroups) {
       Block block{g, static_cast<int>(groups - g < kBlockGroups ? groups - g : kBlockGroups), 0, 0, nullptr};
       WithFormat(op.weights.dtype, [&]<DType kType>() __attribute__((always_inline)) {
-        UnpackBlock<kType>(s.groups, op.weights.data + panel * op.weights.panel_bytes, groups, block);
+        UnpackBlock<L, kType>(s.groups, op.weights.data + panel * op.weights.panel_bytes, groups, block);
       });
       AnyAddBlock(s, op, chunk, block);
     }
-    StoreSums(op, panel, chunk, s.sums);
-    if (HasRest(a, chunk)) StoreRest(op, panel, chunk, s.rest);
+    StoreSums<L>(op, panel, chunk, s.sums);
+    if (HasRest(a, chunk)) StoreRest<L>(op, panel, chunk, s.rest);
   }
 }
 
+template <typename L>
 HR_KERNEL_INLINE void MultiplyPanels(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
-  if (IsDirect(op)) return AnyDirectPanels(op, panel_begin, panel_end);
-  Scratch scratch;
+  if (IsDirect(op)) return AnyDirectPanels<L>(op, panel_begin, panel_end);
+  Scratch<L> scratch;
   for (int64_t p = panel_begin; p < panel_end; ++p) BlockPanel(scratch, op, p);
 }
 
-}  // namespace
 }  // namespace headrace
