@@ -68,6 +68,7 @@ std::string CpuFeatureNames() {
   if (cpu.avx_vnni) names += " AVX-VNNI";
   if (cpu.avx512_vnni) names += " AVX-512 (F BW DQ VL VNNI)";
   if (cpu.amx_int8) names += " AMX (TILE INT8)";
+  if (cpu.neon_dot) names += "NEON dot products";
   return names.empty() ? "none that the fast kernels use" : names;
 }
 

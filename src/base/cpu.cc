@@ -5,6 +5,9 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 #include <algorithm>
@@ -89,6 +92,8 @@ CpuFeatures DetectCpu() {
                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                          __builtin_cpu_supports("avx512vnni");
   features.amx_int8 = features.avx512_vnni && AmxInt8Allowed();
+#elif defined(__aarch64__)
+  features.neon_dot = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #endif
   return features;
 }

@@ -11,6 +11,7 @@ struct CpuFeatures {
   bool avx_vnni = false;     // AVX-VNNI beside AVX2
   bool avx512_vnni = false;  // AVX-512 F, BW, DQ, VL, VNNI
   bool amx_int8 = false;     // AMX TILE and INT8 beside AVX-512, and the system lets this process use them
+  bool neon_dot = false;     // NEON with dot products of bytes (AArch64's asimddp)
 };
 // Asks the system for AMX's registers where the processor has them (once; they stay allowed).
 CpuFeatures DetectCpu();

@@ -32,6 +32,8 @@ ProbeKernels ProbeOf(std::string_view kernels) {
     probe.tile_dots_name = "tdpbsud";
     return probe;
   }
+#elif defined(__aarch64__)
+  if (kernels == "neon") return kNeonProbe;
 #endif
   return kReferenceProbe;
 }

@@ -108,7 +108,7 @@ TEST(OptionValueTest, WrongValuesNameFlagAndRange) {
   EXPECT_THAT(message("max-batch-tokens", "auto"), HasSubstr("a whole number from 1 to 65536"));
   EXPECT_THAT(message("top-p", "1.5"), HasSubstr("a number from 0 to 1"));
   EXPECT_THAT(message("temperature", "nan"), HasSubstr("a number"));
-  EXPECT_THAT(message("isa", "sse"), HasSubstr("one of reference, avx2, avxvnni, avx512, amx"));
+  EXPECT_THAT(message("isa", "sse"), HasSubstr("one of reference, avx2, avxvnni, avx512, amx, neon"));
   EXPECT_EQ(message("isa", "amx"), "accepted");
   EXPECT_THAT(message("kv-memory", "lots"), HasSubstr("2GiB"));
   EXPECT_THAT(message("insecure", "maybe"), HasSubstr("true or false"));

@@ -76,7 +76,7 @@ constexpr std::array kTable = {
                "numbers of the KV cache; int8: half the memory, a little less exact", 0, 0, "int16 int8", false, "",
                "auto=int16 q8_0=int8"},
     OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor | kForBench, "NAME", "",
-               "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avxvnni avx512 amx"},
+               "kernels instead of the best ones of this CPU", 0, 0, "reference avx2 avxvnni avx512 amx neon"},
 
     OptionSpec{"log-level", "uvicorn-log-level", kChoice, kLog, kServes, "LEVEL", "info",
                "least important line to write", 0, 0, "trace debug info warn error", false, "",

@@ -14,6 +14,8 @@ std::vector<const KernelTable*> UsableKernels() {
   if (cpu.avx_vnni) tables.push_back(&AvxVnniKernels());
   if (cpu.avx512_vnni) tables.push_back(&Avx512Kernels());
   if (cpu.amx_int8) tables.push_back(&AmxKernels());
+#elif defined(__aarch64__)
+  if (DetectCpu().neon_dot) tables.push_back(&NeonKernels());
 #endif
   return tables;
 }

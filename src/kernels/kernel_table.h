@@ -1,5 +1,6 @@
 // One table of functions per instruction set, all equal to the reference to the bit. Chosen once at start; forced by
-// HEADRACE_ISA = reference | avx2 | avxvnni | avx512 | amx. Functions are pure and thread-safe; pointers are not checked.
+// HEADRACE_ISA = reference | avx2 | avxvnni | avx512 | amx | neon. Functions are pure and thread-safe; pointers are not
+// checked.
 #pragma once
 
 #include <string>
@@ -49,6 +50,8 @@ const KernelTable& Avx2Kernels();
 const KernelTable& AvxVnniKernels();
 const KernelTable& Avx512Kernels();
 const KernelTable& AmxKernels();
+#elif defined(__aarch64__)
+const KernelTable& NeonKernels();
 #endif
 
 // The tables that this CPU can run, slowest (the reference) first.

@@ -65,8 +65,9 @@ HR_KERNEL_INLINE constexpr bool DecodesFast(DType type) {
   return format.high_bits == 0 && !HasFactors(format.kind);
 }
 
+// Not inlined: with all widths of all types in one function, clang keeps the registers' contents in memory.
 template <typename L, DType kType, int N>
-void DirectTile(const MatMul& op, int64_t panel, Rows x) {
+[[gnu::noinline]] void DirectTile(const MatMul& op, int64_t panel, Rows x) {
   // Both halves of a panel at once for one or two rows: more chains, and one pass over memory.
   constexpr int kHalves = N <= 2 ? 2 : 1;
   using Reader = typename L::template Reader<kType>;
@@ -94,7 +95,7 @@ void DirectTile(const MatMul& op, int64_t panel, Rows x) {
 }
 
 template <typename L, DType kType>
-void DirectRest(const MatMul& op, int64_t panel) {
+[[gnu::noinline]] void DirectRest(const MatMul& op, int64_t panel) {
   alignas(64) float rest[kWideChunkRows][kPanelRows];
   const Activations& a = op.activations;
   for (int64_t chunk = 0; chunk < a.chunks(); ++chunk) {
@@ -148,7 +149,7 @@ struct Block {
 };
 
 template <typename L, DType kType>
-void UnpackBlock(typename L::Group* to, const std::byte* panel, int64_t groups, Block& block) {
+[[gnu::noinline]] void UnpackBlock(typename L::Group* to, const std::byte* panel, int64_t groups, Block& block) {
   using Reader = typename L::template Reader<kType>;
   for (int half = 0; half < 2; ++half) {
     const Reader w(panel, half, groups);
@@ -160,7 +161,7 @@ void UnpackBlock(typename L::Group* to, const std::byte* panel, int64_t groups, 
 }
 
 template <typename Weights, int N>
-void BlockTile(Weights w, int count, Rows x, float (*sums)[kPanelRows]) {
+[[gnu::noinline]] void BlockTile(Weights w, int count, Rows x, float (*sums)[kPanelRows]) {
   using L = typename Weights::L;
   for (w.half = 0; w.half < 2; ++w.half) {
     typename L::F acc[N];

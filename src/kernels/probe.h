@@ -25,6 +25,8 @@ extern const ProbeKernels kAvx2Probe;
 extern const ProbeKernels kAvx512Probe;
 int64_t AvxVnniDots(int64_t rounds, int32_t* sink);
 int64_t AmxTileDots(int64_t rounds, int32_t* sink);
+#elif defined(__aarch64__)
+extern const ProbeKernels kNeonProbe;
 #endif
 
 }  // namespace headrace

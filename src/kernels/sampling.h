@@ -29,6 +29,8 @@ extern const SamplingKernels kReferenceSampling;
 #if defined(__x86_64__)
 extern const SamplingKernels kAvx2Sampling;
 extern const SamplingKernels kAvx512Sampling;
+#elif defined(__aarch64__)
+extern const SamplingKernels kNeonSampling;
 #endif
 
 }  // namespace headrace

@@ -217,9 +217,11 @@ def pragma_once(tree):
 
 
 def headers_alone(tree):
-    """Each header compiles by itself, with the flags of its room. Unchanged headers cost nothing (build/tidy)."""
+    """Each header compiles by itself, with the flags of its room. Unchanged headers cost nothing (build/tidy). Those of
+    neon/ are for another processor: the campaign of that name compiles them."""
     built = ("apps/", *(f"src/{room}/" for room in tree.rooms()))
-    headers = [name for name in tree.cpp_files("src", "apps") if name.endswith(".h") and name.startswith(built)]
+    headers = [name for name in tree.cpp_files("src", "apps") if name.endswith(".h") and name.startswith(built)
+               and "/kernels/neon/" not in name]
     if not headers:
         return
     if tree.build is None or not (tree.build / "compile_commands.json").is_file():
