@@ -95,7 +95,7 @@ template <typename L, DType kType, int N>
 }
 
 template <typename L, DType kType>
-[[gnu::noinline]] void DirectRest(const MatMul& op, int64_t panel) {
+void DirectRest(const MatMul& op, int64_t panel) {
   alignas(64) float rest[kWideChunkRows][kPanelRows];
   const Activations& a = op.activations;
   for (int64_t chunk = 0; chunk < a.chunks(); ++chunk) {
@@ -149,7 +149,7 @@ struct Block {
 };
 
 template <typename L, DType kType>
-[[gnu::noinline]] void UnpackBlock(typename L::Group* to, const std::byte* panel, int64_t groups, Block& block) {
+void UnpackBlock(typename L::Group* to, const std::byte* panel, int64_t groups, Block& block) {
   using Reader = typename L::template Reader<kType>;
   for (int half = 0; half < 2; ++half) {
     const Reader w(panel, half, groups);
@@ -161,7 +161,7 @@ template <typename L, DType kType>
 }
 
 template <typename Weights, int N>
-[[gnu::noinline]] void BlockTile(Weights w, int count, Rows x, float (*sums)[kPanelRows]) {
+void BlockTile(Weights w, int count, Rows x, float (*sums)[kPanelRows]) {
   using L = typename Weights::L;
   for (w.half = 0; w.half < 2; ++w.half) {
     typename L::F acc[N];
