@@ -68,6 +68,7 @@ struct Lanes {
 }  // namespace
 
 void NeonAttend(const Attention& op) { AttendTiles<Lanes>(op); }
+void NeonMergeAttention(const AttentionMerge& op) { MergeTiles<Lanes>(op); }
 void NeonStoreKv(const KvSlot& op) { StoreKvTiles<Lanes>(op); }
 void NeonRotate(const Rotation& op) { RotateTiles<Lanes>(op); }
 

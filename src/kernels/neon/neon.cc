@@ -133,9 +133,9 @@ void ExpRow(const float* x, int64_t n, float max, float inverse_temperature, flo
 }  // namespace
 
 const KernelTable& NeonKernels() {
-  static constexpr KernelTable kTable{"neon",      QuantizeRow, QuantizeRest, NeonMatMul,    nullptr,
-                                      RmsNorm,     SiluMul,     GeluMul,      NeonAttend,    NeonRotate,
-                                      NeonStoreKv, RowMax,      ExpRow,       &kNeonSampling};
+  static constexpr KernelTable kTable{"neon",     QuantizeRow, QuantizeRest, NeonMatMul, nullptr,
+                                      RmsNorm,    SiluMul,     GeluMul,      NeonAttend, NeonMergeAttention,
+                                      NeonRotate, NeonStoreKv, RowMax,       ExpRow,     &kNeonSampling};
   return kTable;
 }
 

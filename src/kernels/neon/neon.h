@@ -9,6 +9,7 @@ namespace headrace {
 void NeonMatMul(const MatMul& op, int64_t panel_begin, int64_t panel_end);
 void NeonFloatMatMul(const MatMul& op, int64_t panel_begin, int64_t panel_end);
 void NeonAttend(const Attention& op);
+void NeonMergeAttention(const AttentionMerge& op);
 void NeonStoreKv(const KvSlot& op);
 void NeonRotate(const Rotation& op);
 
