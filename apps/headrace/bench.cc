@@ -44,6 +44,7 @@ Result<EngineBenchOptions> OptionsFrom(const Settings& settings) {
   const auto threads = static_cast<int>(settings.Integer("threads"));
   options.threads = threads > 0 ? threads : UsableCores();
   options.isa = settings.Text("isa");
+  options.pack_folder = settings.Text("pack-cache");
   options.kv_type = settings.Text("kv-type") == "int8" ? KvType::kInt8 : KvType::kInt16;
   HR_ASSIGN_OR_RETURN(options.prompts, Numbers(settings, "prompt", 1, kBenchTokensMax));
   HR_ASSIGN_OR_RETURN(options.batches, Numbers(settings, "batch", 1, kBenchSequencesMax));
@@ -72,6 +73,7 @@ Result<EngineReport> Measure(const Invocation& invocation, const EngineBenchOpti
 }  // namespace
 
 int BenchCommand(const Invocation& invocation) {
+  StartLog("warn", LogFormat::kText);  // standard output belongs to the report
   const Settings& settings = invocation.settings;
   if (invocation.words.empty() || invocation.words[0] != "engine")
     return Complain({ErrorCode::kInvalidArgument, "bench measures: headrace bench engine [MODEL]", "", 0});

@@ -1,8 +1,12 @@
 // headrace: parses the command line, resolves the settings, runs the command.
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -61,7 +65,43 @@ int WithOutputWritten(int code, bool serves) {
   return kExitFailure;
 }
 
+[[noreturn]] void EndWithoutMemory() {
+  constexpr std::string_view kLine =
+      "headrace: not enough memory (or threads) for this process: free some, raise its limit (ulimit -v, ulimit -u, "
+      "the "
+      "container's), or choose a smaller model, --ctx or --kv-memory\n";
+  [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, kLine.data(), kLine.size());
+  std::_Exit(kExitCannotServe);
+}
+
+// On any thread. One that cannot be started for lack of memory or by a limit is a system_error.
+[[noreturn]] void OnTerminate() {
+  try {
+    if (const auto current = std::current_exception()) std::rethrow_exception(current);
+    // Threads that were started before the one that could not be: their destructor ends here.
+    if (std::uncaught_exceptions() > 0) EndWithoutMemory();
+  } catch (const std::bad_alloc&) {
+    EndWithoutMemory();
+  } catch (const std::system_error& e) {
+    if (e.code() == std::errc::resource_unavailable_try_again || e.code() == std::errc::not_enough_memory)
+      EndWithoutMemory();
+    Say(e.what());
+  } catch (const std::exception& e) {
+    Say(e.what());
+  } catch (...) {
+    Say("an exception of unknown type");
+  }
+  std::abort();
+}
+
+void PrepareProcess() {
+  std::set_new_handler(EndWithoutMemory);
+  std::set_terminate(OnTerminate);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of that write, not the end of the process
+}
+
 int Main(const std::vector<std::string>& arguments) {
+  PrepareProcess();
   if (const std::string help = AnswerToHelp(arguments); !help.empty()) {
     std::fputs(help.c_str(), stdout);
     return WithOutputWritten(kExitOk, false);

@@ -43,6 +43,7 @@ RunOptions OptionsFrom(const Settings& s) {
   o.ctx = s.Integer("ctx");
   o.kv_memory_bytes = s.Bytes("kv-memory");
   o.kv_int8 = s.Text("kv-type") == "int8";
+  o.pack_cache = s.Text("pack-cache");
   o.isa = s.Text("isa");
   o.chat_template_file = s.Text("chat-template");
   return o;

@@ -83,6 +83,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.ctx = s.Integer("ctx");
   o.kv_memory_bytes = s.Bytes("kv-memory");
   o.kv_int8 = s.Text("kv-type") == "int8";
+  o.pack_cache = s.Text("pack-cache");
   o.max_batch_tokens = static_cast<int>(s.Integer("max-batch-tokens"));
   o.prompt_batch_tokens = static_cast<int>(s.Integer("prompt-batch-tokens"));
   o.max_sequences = static_cast<int>(s.Integer("max-sequences"));

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/compute_pool.h"
+#include "base/memory_limit.h"
 
 namespace headrace {
 namespace {
@@ -105,14 +106,9 @@ int UsableCores() {
 }
 
 uint64_t AvailableMemoryBytes() {
-  uint64_t available = MemInfoBytes("MemAvailable:");
-  const std::string limit = ReadLine("/sys/fs/cgroup/memory.max");
-  const std::string used = ReadLine("/sys/fs/cgroup/memory.current");
-  if (!limit.empty() && limit != "max" && !used.empty()) {
-    const uint64_t limit_bytes = std::stoull(limit), used_bytes = std::stoull(used);
-    available = std::min(available, limit_bytes > used_bytes ? limit_bytes - used_bytes : 0);
-  }
-  return available;
+  std::ifstream in("/proc/self/cgroup");
+  const std::string membership{std::istreambuf_iterator<char>(in), {}};
+  return std::min({MemInfoBytes("MemAvailable:"), CgroupMemoryLeft("/sys/fs/cgroup", membership), AddressSpaceLeft()});
 }
 
 uint64_t ResidentMemoryBytes() {

@@ -20,7 +20,7 @@ CpuFeatures DetectCpu();
 // kComputeThreadsMax; at least 1.
 int UsableCores();
 
-// Bytes that this process may still take: the least of MemAvailable and what the cgroup leaves.
+// Bytes that this process may still take: the least of MemAvailable and what cgroups and ulimit leave.
 uint64_t AvailableMemoryBytes();
 // Resident bytes of this process.
 uint64_t ResidentMemoryBytes();

@@ -27,6 +27,12 @@ class FileSource final : public ByteSource {
   ~FileSource() override { close(fd_); }
   uint64_t size() const override { return size_; }
   std::string name() const override { return name_; }
+  std::optional<FileState> State() const override {
+    struct stat info{};
+    if (fstat(fd_, &info) != 0) return std::nullopt;
+    const auto ns = [](const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
+    return FileState{static_cast<uint64_t>(info.st_size), info.st_ino, ns(info.st_mtim), ns(info.st_ctim)};
+  }
 
   Status Read(uint64_t offset, std::span<std::byte> out) const override {
     if (offset > size_ || out.size() > size_ - offset) {

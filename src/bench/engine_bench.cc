@@ -104,7 +104,8 @@ CpuExecutorOptions EngineBench::ExecutorOptions() const {
           .kv_type = options_.kv_type,
           .rows_max = std::max(options_.step_tokens, batch_max),
           .logit_rows_max = batch_max,
-          .sequences_max = batch_max};
+          .sequences_max = batch_max,
+          .pack_folder = options_.pack_folder};
 }
 
 Result<EngineReport> EngineBench::Run(const std::function<void(const std::string&)>& progress) {

@@ -20,7 +20,8 @@ namespace headrace {
 
 struct EngineBenchOptions {
   int threads = 1;
-  std::string isa;  // "": the best
+  std::string isa;          // "": the best
+  std::string pack_folder;  // of packed weights between starts; "": none
   KvType kv_type = KvType::kInt16;
   std::vector<int32_t> prompts, batches, depths;
   int32_t step_tokens = 256;  // of a prompt, at once

@@ -38,6 +38,7 @@ ServeOptions ToServeOptions(const RunOptions& options) {
   serve.ctx = options.ctx;
   serve.kv_memory_bytes = options.kv_memory_bytes;
   serve.kv_int8 = options.kv_int8;
+  serve.pack_cache = options.pack_cache;
   serve.max_sequences = 1;
   // An answer that was stopped may still be inside when the next is asked for.
   serve.max_waiting = 4;

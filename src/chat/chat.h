@@ -22,6 +22,7 @@ struct RunOptions {
   uint64_t kv_memory_bytes = 0;  // 0: chosen from what is free
   bool kv_int8 = false;          // int8 in the KV cache instead of int16
   std::string isa, chat_template_file;
+  std::string pack_cache;  // folder of packed weights between starts; "": none
 };
 
 // With a prompt, or when stdin or stdout is no terminal: one answer to stdout, everything else to stderr. Otherwise a

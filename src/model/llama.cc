@@ -48,7 +48,8 @@ Status LlamaModel::AllocateScratch(int threads) {
 }
 
 uint64_t LlamaModel::scratch_bytes() const {
-  return scratch_.bytes() + 2 * (rope_.sine.size() + window_rope_.sine.size()) * sizeof(float);
+  const int pairs = (config_.rope.dims + (config_.window_rope ? config_.window_rope->dims : 0)) / 2;
+  return scratch_.bytes() + static_cast<uint64_t>(limits_.context * pairs * 2) * sizeof(float);
 }
 
 void LlamaModel::FillRopeTable(const RopeConfig& rope, const std::vector<float>& factors, RopeTable* out) const {

@@ -4,7 +4,9 @@
 // and each row's own history (law 1): see the op headers in kernels/.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -45,18 +47,27 @@ struct KvPages {
 
 class LlamaModel {
  public:
-  // Checks every tensor's presence and shape, then packs all weights with all threads of `pool`. The file is not
-  // touched after this. `context` bounds positions; rows_max and logit_rows_max size the scratch.
+  // Checks every tensor's presence and shape, then packs all weights with all threads of `pool`, or reads them as they
+  // were packed before. A value that is not finite is refused. The file is not touched after this. `context` bounds
+  // positions; rows_max and logit_rows_max size the scratch.
   struct Limits {
     int64_t context = 0;
     int64_t rows_max = 0;
     int64_t logit_rows_max = 0;
   };
+  struct LoadOptions {
+    // Asked when all sizes are known and no memory is used yet: an error ends the load.
+    std::function<Status(uint64_t weight_bytes, uint64_t scratch_bytes)> admit;
+    std::string pack_folder;   // see pack_cache.h; "": always packed from the file
+    std::string content_hash;  // ModelFile::ContentHash, where there is a folder
+  };
   static Result<std::unique_ptr<LlamaModel>> Load(const ModelFile& file, const ModelConfig& config,
-                                                  const KernelTable& kernels, ComputePool& pool, const Limits& limits);
+                                                  const KernelTable& kernels, ComputePool& pool, const Limits& limits,
+                                                  const LoadOptions& options = {});
 
   const ModelConfig& config() const { return config_; }
   uint64_t weight_bytes() const { return weights_.bytes(); }
+  std::span<const std::byte> weights() const { return {weights_.data(), weights_.bytes()}; }
   uint64_t scratch_bytes() const;
   // Whether rope takes LongRoPE's factors for long contexts: it changes every answer.
   bool long_factors() const { return TakesLongFactors(config_.rope, limits_.context); }

@@ -1,4 +1,5 @@
-// Loading of a decoder: names and shapes are checked first, then all matrices are packed by all threads.
+// Loading of a decoder: names and shapes are checked first, then all matrices are packed by all threads, or read as
+// they were packed before.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -7,8 +8,11 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "model/llama.h"
+#include "model/pack_cache.h"
 #include "tensor/dequantize.h"
+#include "tensor/finite.h"
 
 namespace headrace {
 namespace {
@@ -25,24 +29,18 @@ constexpr TensorNames kLongFactors{"rope_factors_long.weight", "rope_factors_lon
 
 class LlamaModel::Loader {
  public:
-  Loader(LlamaModel& model, const ModelFile& file, ComputePool& pool) : model_(model), file_(file), pool_(pool) {}
+  Loader(LlamaModel& model, const ModelFile& file, ComputePool& pool, const LoadOptions& options)
+      : model_(model), file_(file), pool_(pool), options_(options) {}
 
   Status Load() {
     const ModelConfig& c = model_.config_;
-    model_.layers_.resize(static_cast<size_t>(c.layers));
-    HR_RETURN_IF_ERROR(Matrix(kEmbeddingNames, 0, c.vocab_size, c.width, &model_.embedding_));
-    HR_RETURN_IF_ERROR(Vector(kOutputNormNames, 0, c.width, &model_.output_norm_));
-    HR_RETURN_IF_ERROR(PlanHead());
-    for (int l = 0; l < c.layers; ++l) HR_RETURN_IF_ERROR(PlanLayer(l));
-    std::vector<float> factors;
-    HR_RETURN_IF_ERROR(ReadRopeFactors(&factors));
-    HR_RETURN_IF_ERROR(RefuseUnknownTensors());
-    HR_ASSIGN_OR_RETURN(model_.weights_, HugeBuffer::Allocate(static_cast<uint64_t>(bytes_), "the model's weights"));
-    HR_RETURN_IF_ERROR(PackAll());
+    HR_RETURN_IF_ERROR(Plan());
+    if (options_.admit) HR_RETURN_IF_ERROR(options_.admit(static_cast<uint64_t>(bytes_), model_.scratch_bytes()));
+    HR_RETURN_IF_ERROR(FillWeights());
     for (auto& [matrix, offset] : matrices_) matrix->data = model_.weights_.data() + offset;
     for (auto& [vector, offset] : vectors_) *vector = reinterpret_cast<const float*>(model_.weights_.data() + offset);
     if (tied_) model_.head_ = model_.embedding_;
-    model_.FillRopeTable(c.rope, factors, &model_.rope_);
+    model_.FillRopeTable(c.rope, rope_factors_, &model_.rope_);
     if (c.window_rope) model_.FillRopeTable(*c.window_rope, {}, &model_.window_rope_);
     return {};
   }
@@ -58,6 +56,17 @@ class LlamaModel::Loader {
     int64_t rows = 0;       // and how many are its own
     bool norm = false;      // of a vector: the weights of a norm
   };
+
+  Status Plan() {
+    const ModelConfig& c = model_.config_;
+    model_.layers_.resize(static_cast<size_t>(c.layers));
+    HR_RETURN_IF_ERROR(Matrix(kEmbeddingNames, 0, c.vocab_size, c.width, &model_.embedding_));
+    HR_RETURN_IF_ERROR(Vector(kOutputNormNames, 0, c.width, &model_.output_norm_));
+    HR_RETURN_IF_ERROR(PlanHead());
+    for (int l = 0; l < c.layers; ++l) HR_RETURN_IF_ERROR(PlanLayer(l));
+    HR_RETURN_IF_ERROR(ReadRopeFactors(&rope_factors_));
+    return RefuseUnknownTensors();
+  }
 
   std::string Name(const TensorNames& names, int layer) const {
     return fmt::format(fmt::runtime(file_.format() == ModelFile::Format::kGguf ? names.gguf : names.hugging_face),
@@ -75,20 +84,17 @@ class LlamaModel::Loader {
                               fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")),
                   name);
     }
-    if (!Info(tensor->dtype).computable) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("tensor {} has type {}, which is not supported; supported are F32, F16, BF16, Q4_0, "
-                              "Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K",
-                              name, Info(tensor->dtype).name),
-                  name);
-    }
+    HR_RETURN_IF_ERROR(ModelFile::CheckComputable(*tensor));
     used_.insert(name);
     return tensor;
   }
 
-  int64_t Reserve(int64_t bytes) {
+  // rows: 0 for a vector.
+  int64_t Reserve(int64_t bytes, DType dtype, int64_t rows, int64_t columns) {
     const int64_t offset = bytes_;
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    parts_.push_back(
+        {static_cast<uint64_t>(offset), static_cast<uint64_t>(bytes), rows, columns, static_cast<uint64_t>(dtype)});
     return offset;
   }
 
@@ -109,7 +115,7 @@ class LlamaModel::Loader {
                   tensor->name);
     }
     *out = DescribePacked(tensor->dtype, rows, columns, nullptr);
-    const int64_t offset = Reserve(PackedBytes(tensor->dtype, rows, columns));
+    const int64_t offset = Reserve(PackedBytes(tensor->dtype, rows, columns), tensor->dtype, rows, columns);
     matrices_.emplace_back(out, offset);
     const int64_t run = std::max<int64_t>(1, kReadBytes / out->panel_bytes);
     for (int64_t p = 0; p < out->panels(); p += run)
@@ -121,7 +127,7 @@ class LlamaModel::Loader {
   Status Vector(const TensorNames& names, int layer, int64_t size, const float** out, bool norm = true) {
     if (!names) return {};
     HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, layer, {size}));
-    const int64_t offset = Reserve(size * 4);
+    const int64_t offset = Reserve(size * 4, DType::kF32, 0, size);
     vectors_.emplace_back(out, offset);
     units_.push_back({tensor, offset, -1, 0, 0, size, norm});
     return {};
@@ -235,11 +241,18 @@ class LlamaModel::Loader {
     for (int64_t dim : tensor.shape) elements *= dim;
     DequantizeRow(tensor.dtype, bytes.data(), elements, out);
     for (int64_t i = 0; i < elements; ++i) {
-      if (!std::isfinite(out[i]))
-        return Fail(ErrorCode::kCorruptData, fmt::format("tensor {} has a value that is not finite", tensor.name),
-                    tensor.name);
+      if (!std::isfinite(out[i])) return NotFinite(tensor, fmt::format(" at {}", i));
     }
     return {};
+  }
+
+  static Status NotFinite(const TensorInfo& tensor, const std::string& place) {
+    return Fail(
+        ErrorCode::kCorruptData,
+        fmt::format("tensor {} has a {} that is not finite (NaN or infinity){}: the model would answer nonsense; "
+                    "copy, pull or convert it again",
+                    tensor.name, Info(tensor.dtype).block_elements > 1 ? "scale" : "value", place),
+        tensor.name);
   }
 
   Status PackUnit(const Unit& unit, std::vector<std::byte>& buffer) const {
@@ -257,9 +270,41 @@ class LlamaModel::Loader {
     const int64_t rows = std::min(unit.panels * kPanelRows, unit.rows - first_row);
     buffer.resize(static_cast<size_t>(rows * row_bytes));
     HR_RETURN_IF_ERROR(file_.Read(tensor, static_cast<uint64_t>((unit.first_row + first_row) * row_bytes), buffer));
+    for (int64_t r = 0; r < rows; ++r) {
+      if (AllFinite(tensor.dtype, buffer.data() + r * row_bytes, tensor.columns())) continue;
+      return NotFinite(tensor, fmt::format(" in row {}", unit.first_row + first_row + r));
+    }
     for (int64_t p = 0; p < unit.panels; ++p) {
       PackPanel(tensor.dtype, tensor.columns(), buffer.data() + p * kPanelRows * row_bytes,
                 std::min<int64_t>(kPanelRows, rows - p * kPanelRows), unit.first_panel + p, out);
+    }
+    return {};
+  }
+
+  Status AllocateWeights() {
+    HR_ASSIGN_OR_RETURN(model_.weights_, HugeBuffer::Allocate(static_cast<uint64_t>(bytes_), "the model's weights"));
+    return {};
+  }
+
+  Status FillWeights() {
+    HR_RETURN_IF_ERROR(AllocateWeights());
+    if (options_.pack_folder.empty()) return PackAll();
+    HR_ASSIGN_OR_RETURN(const PackCache cache, PackCache::Open(options_.pack_folder, file_, options_.content_hash,
+                                                               parts_, static_cast<uint64_t>(bytes_)));
+    const Status read = cache.Read(pool_, model_.weights_.data());
+    if (read) return {};
+    if (read.error().code != ErrorCode::kNotFound) {
+      LOG_WARN("{} is not used and made again: {}", cache.file_name(), read.error().message);
+      // What lies between the parts must be zeros again.
+      model_.weights_ = HugeBuffer();
+      HR_RETURN_IF_ERROR(AllocateWeights());
+    }
+    HR_RETURN_IF_ERROR(PackAll());
+    const Status written = cache.Write(pool_, model_.weights_.data());
+    if (written) {
+      LOG_INFO("packed weights are kept as {}", cache.file_name());
+    } else {
+      LOG_WARN("packed weights are not kept ({}); the next start packs again", written.error().message);
     }
     return {};
   }
@@ -284,8 +329,11 @@ class LlamaModel::Loader {
   LlamaModel& model_;
   const ModelFile& file_;
   ComputePool& pool_;
+  const LoadOptions& options_;
   bool tied_ = false;
+  std::vector<float> rope_factors_;
   int64_t bytes_ = 0;
+  std::vector<PackedPart> parts_;  // in order of their offsets
   std::vector<std::pair<PackedMatrix*, int64_t>> matrices_;
   std::vector<std::pair<const float**, int64_t>> vectors_;
   std::vector<Unit> units_;
@@ -294,12 +342,12 @@ class LlamaModel::Loader {
 
 Result<std::unique_ptr<LlamaModel>> LlamaModel::Load(const ModelFile& file, const ModelConfig& config,
                                                      const KernelTable& kernels, ComputePool& pool,
-                                                     const Limits& limits) {
+                                                     const Limits& limits, const LoadOptions& options) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.rows_max, 0);
   std::unique_ptr<LlamaModel> model(new LlamaModel(config, kernels, limits));
-  HR_RETURN_IF_ERROR(Loader(*model, file, pool).Load());
-  HR_RETURN_IF_ERROR(model->AllocateScratch(pool.threads()));
+  HR_RETURN_IF_ERROR(model->AllocateScratch(pool.threads()));  // address space; its pages come with the first step
+  HR_RETURN_IF_ERROR(Loader(*model, file, pool, options).Load());
   return model;
 }
 

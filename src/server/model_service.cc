@@ -59,6 +59,17 @@ Error WithFile(Error error, const ServeOptions& options) {
   return error;
 }
 
+// Packed weights are about as large as the file. The executor compares exact figures; this comes before the tokenizer,
+// which takes memory, too.
+Status CheckFileFits(const ModelFile& file) {
+  const uint64_t available = AvailableMemoryBytes();
+  if (file.total_bytes() <= available) return {};
+  return Fail(ErrorCode::kOverloaded,
+              fmt::format("{} has {} MiB of weights, but only {} MiB of memory are free. Free some, raise the limit of "
+                          "this process (ulimit -v, the container's), or choose a smaller model.",
+                          file.name(), file.total_bytes() >> 20, available >> 20));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const ModelFile& file) {
@@ -99,13 +110,16 @@ std::string ModelChatTemplate(const ModelFile& file) {
   return it != json->end() && it->is_string() ? it->get<std::string>() : "";
 }
 
+// At least one context, even where that is more than a quarter: a smaller pool would refuse what the model can do.
+uint64_t LeastKvBytes(const ModelConfig& config, KvType type, int64_t context) {
+  return static_cast<uint64_t>(config.KvBytesPerToken(type)) * static_cast<uint64_t>(std::min<int64_t>(context, 4096));
+}
+
 uint64_t DefaultKvBytes(const ModelConfig& config, KvType type, int64_t context, int sequences_max,
                         uint64_t available_bytes) {
   const auto per_token = static_cast<uint64_t>(config.KvBytesPerToken(type));
   const uint64_t whole = per_token * static_cast<uint64_t>(context) * static_cast<uint64_t>(sequences_max);
-  // At least one context, even where that is more than a quarter: a smaller pool would refuse what the model can do.
-  return std::max(std::min(whole, available_bytes / 4),
-                  per_token * static_cast<uint64_t>(std::min<int64_t>(context, 4096)));
+  return std::max(std::min(whole, available_bytes / 4), LeastKvBytes(config, type, context));
 }
 
 // Nobody waits for the next token of such a step, but a newcomer and a cancellation wait for its end: half a second,
@@ -147,6 +161,7 @@ Status ModelService::LoadScript(const ServeOptions& options) {
 Status ModelService::LoadModel(const ServeOptions& options) {
   HR_ASSIGN_OR_RETURN(const std::unique_ptr<ModelFile> file, ModelFile::Open(options.model));
   HR_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
+  HR_RETURN_IF_ERROR(CheckFileFits(*file));
   auto defaults = ReadSamplingDefaults(*file);
   if (!defaults) return Fail(ErrorCode::kCorruptData, std::move(defaults).error().message);
   defaults_ = *defaults;
@@ -166,19 +181,13 @@ Status ModelService::LoadModel(const ServeOptions& options) {
     LOG_WARN("--ctx {} is more than the model was trained for; using {}", cpu.context, config.context);
     cpu.context = config.context;
   }
-  const uint64_t available = AvailableMemoryBytes();
   cpu.kv_type = options.kv_int8 ? KvType::kInt8 : KvType::kInt16;
-  cpu.kv_bytes = options.kv_memory_bytes > 0
-                     ? options.kv_memory_bytes
-                     : DefaultKvBytes(config, cpu.kv_type, cpu.context, options.max_sequences, available);
-  if (file->total_bytes() + cpu.kv_bytes > available) {
-    return Fail(ErrorCode::kOverloaded,
-                fmt::format("{} needs about {} MiB for weights and {} MiB for the KV cache, but only {} MiB are free. "
-                            "Choose a smaller --kv-memory "
-                            "or --ctx, or a smaller model.",
-                            file->name(), file->total_bytes() >> 20, cpu.kv_bytes >> 20, available >> 20),
-                "kv-memory");
+  cpu.kv_bytes = options.kv_memory_bytes;
+  if (options.kv_memory_bytes == 0) {
+    cpu.kv_bytes = DefaultKvBytes(config, cpu.kv_type, cpu.context, options.max_sequences, AvailableMemoryBytes());
+    cpu.kv_bytes_least = LeastKvBytes(config, cpu.kv_type, cpu.context);
   }
+  cpu.pack_folder = options.pack_cache;
   const int prompt_tokens = options.prompt_batch_tokens > 0 ? options.prompt_batch_tokens : PromptBatchTokens(config);
   cpu.rows_max = std::max(options.max_batch_tokens, prompt_tokens);
   cpu.sequences_max = options.max_sequences;

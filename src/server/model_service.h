@@ -67,9 +67,11 @@ Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const ModelFile& file);
 std::string ModelChatTemplate(const ModelFile& file);
 // "sampling defaults of the model: temperature 0.6, top_k 20", "" when it sets none.
 std::string SamplingPlan(const SamplingDefaults& defaults);
-// KV memory when the user names none: room for sequences_max whole contexts, at most a quarter of what is free.
 // Rows of a step that holds prompts alone.
 int PromptBatchTokens(const ModelConfig& config);
+// KV memory when the user names none: room for sequences_max whole contexts, at most a quarter of what is free, and not
+// less than LeastKvBytes: one context of up to 4,096 tokens.
+uint64_t LeastKvBytes(const ModelConfig& config, KvType type, int64_t context);
 uint64_t DefaultKvBytes(const ModelConfig& config, KvType type, int64_t context, int sequences_max,
                         uint64_t available_bytes);
 

@@ -22,6 +22,7 @@ struct ServeOptions {
   int threads = 0;               // 0: usable cores
   int64_t ctx = 0;               // 0: the model's context
   uint64_t kv_memory_bytes = 0;  // 0: chosen from what is free
+  std::string pack_cache;        // folder of packed weights between starts; "": none
   bool kv_int8 = false;          // int8 in the KV cache instead of int16
   int max_batch_tokens = 256;    // rows of a step while an answer is generated
   int prompt_batch_tokens = 0;   // rows of one that holds prompts alone; 0: PromptBatchTokens

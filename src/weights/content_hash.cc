@@ -73,11 +73,14 @@ Result<std::string> ModelFile::ContentHash() const {
     HR_RETURN_IF_ERROR(hash.AddRange(*sources_[i], 0, header_bytes_[i]));
   }
   for (const std::string& text : texts_) hash.AddText(text);
+  std::vector<std::byte> sample;
   const uint64_t share = kIdentitySampleBytesMax / std::max<uint64_t>(tensors_.size(), 1);
   for (const TensorInfo& tensor : tensors_) {
     const uint64_t count = std::min({share, kTensorSampleBytesMax, tensor.bytes});
-    const uint64_t middle = tensor.file_offset + (tensor.bytes - count) / 2;
-    HR_RETURN_IF_ERROR(hash.AddRange(*sources_[tensor.file_index], middle, count));
+    sample.resize(count);
+    HR_RETURN_IF_ERROR(Read(tensor, (tensor.bytes - count) / 2, sample));
+    hash.AddNumber(count);
+    hash.Add(sample);
   }
   return hash.Hex();
 }

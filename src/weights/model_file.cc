@@ -40,10 +40,23 @@ Status ModelFile::Read(const TensorInfo& tensor, uint64_t offset, std::span<std:
   }
   auto read = sources_[tensor.file_index]->Read(tensor.file_offset + offset, out);
   if (!read) {
-    read.error().message = fmt::format("tensor {}: {}", EscapeForLog(tensor.name), read.error().message);
+    read.error().message = fmt::format(
+        "tensor {}: {}; nothing may write to a model while it loads: check its disk, or "
+        "copy or pull it again",
+        EscapeForLog(tensor.name), read.error().message);
     read.error().field = tensor.name;
   }
   return read;
+}
+
+std::vector<FileState> ModelFile::States() const {
+  std::vector<FileState> states;
+  for (const auto& source : sources_) {
+    const auto state = source->State();
+    if (!state) return {};
+    states.push_back(*state);
+  }
+  return states;
 }
 
 Status ModelFile::CheckComputable(const TensorInfo& tensor) {

@@ -59,7 +59,7 @@ class ModelFile {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   const TensorInfo* Find(std::string_view name) const;
   // Fills `out` from `offset` within the tensor. Errors: kInvalidArgument outside the tensor, kIo, kCorruptData when
-  // the file has become shorter. `tensor` is one of tensors().
+  // the file has become shorter: with the tensor's name and what to do. `tensor` is one of tensors().
   Status Read(const TensorInfo& tensor, uint64_t offset, std::span<std::byte> out) const;
   // Fails with kUnsupported on the first tensor whose type the kernels do not take, naming tensor, type and what is
   // supported. A file may hold tensors that its model never uses: those that are used can be checked one by one.
@@ -87,6 +87,8 @@ class ModelFile {
   // no proof against tampering. FullHash covers every byte.
   Result<std::string> ContentHash() const;
   Result<std::string> FullHash() const;
+  // The files' states as they are now, in order. Empty when one is no file on disk.
+  std::vector<FileState> States() const;
 
  private:
   friend class ModelFileBuilder;

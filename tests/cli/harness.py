@@ -29,9 +29,9 @@ class CliTest(unittest.TestCase):
         keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "ASAN_SYMBOLIZER_PATH", "LLVM_PROFILE_FILE") if name in os.environ}
         return keep | {"HOME": str(self.root / "home"), "HEADRACE_MODELS_DIR": str(self.models)} | (more or {})
 
-    def run_program(self, *arguments, env=None, stdin=""):
+    def run_program(self, *arguments, env=None, stdin="", preexec_fn=None):
         return subprocess.run([HEADRACE, *arguments], capture_output=True, text=True, input=stdin, timeout=120,
-                              cwd=self.root / "cwd", env=self.environment(env), check=False)
+                              cwd=self.root / "cwd", env=self.environment(env), check=False, preexec_fn=preexec_fn)
 
     def ok(self, *arguments, **more):
         done = self.run_program(*arguments, **more)

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/check.h"
+#include "base/cpu.h"
 #include "kv_cache/block_pool.h"
 
 namespace headrace {
@@ -15,19 +17,54 @@ static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 // Raised whenever the bits of Forward or what a seed draws from them change.
 constexpr int kNumericsVersion = 4;
 
+// Chooses the bytes of the KV cache, or says why there is too little memory.
+Result<uint64_t> PlanKv(const CpuExecutorOptions& options, const std::string& model, uint64_t weights,
+                        uint64_t scratch) {
+  const uint64_t available = options.available_bytes > 0 ? options.available_bytes : AvailableMemoryBytes();
+  const uint64_t free = available - std::min(available, scratch);
+  uint64_t kv = options.kv_bytes;
+  if (options.kv_bytes_least > 0)
+    kv = std::min(kv, std::max((free - std::min(free, weights)) / 2, options.kv_bytes_least));
+  if (weights <= free && kv <= free - weights) return kv;
+  return Fail(ErrorCode::kOverloaded,
+              fmt::format("{} needs about {} MiB for weights and {} MiB for the KV cache, but only {} MiB are free "
+                          "beside {} MiB to compute in. Choose a smaller --kv-memory or --ctx, or a smaller model.",
+                          model, weights >> 20, kv >> 20, free >> 20, scratch >> 20),
+              "kv-memory");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, const ModelConfig& config,
                                                        const CpuExecutorOptions& options) {
   HR_ASSIGN_OR_RETURN(const KernelTable* kernels, ChooseKernels(options.isa));
   std::unique_ptr<CpuExecutor> e(new CpuExecutor);
-  e->pool_ = std::make_unique<ComputePool>(options.threads);
+  try {
+    e->pool_ = std::make_unique<ComputePool>(options.threads);
+  } catch (const std::system_error& failed) {
+    return Fail(
+        ErrorCode::kOverloaded,
+        fmt::format("{} compute threads cannot be started ({}): give fewer by --threads, or raise the limits of "
+                    "memory and threads",
+                    options.threads, failed.what()),
+        "threads");
+  }
   const int64_t context = options.context > 0 ? std::min(options.context, config.context) : config.context;
-  HR_ASSIGN_OR_RETURN(e->model_, LlamaModel::Load(file, config, *kernels, *e->pool_,
-                                                  {context, options.rows_max, options.logit_rows_max}));
+  HR_ASSIGN_OR_RETURN(const std::string weights_hash, file.ContentHash());
+  const uint64_t logit_bytes =
+      static_cast<uint64_t>(options.logit_rows_max) * static_cast<uint64_t>(config.vocab_size) * sizeof(float);
+  uint64_t kv_bytes = 0;
+  const auto admit = [&](uint64_t weights, uint64_t scratch) -> Status {
+    HR_ASSIGN_OR_RETURN(kv_bytes, PlanKv(options, file.name(), weights, scratch + logit_bytes));
+    return {};
+  };
+  HR_ASSIGN_OR_RETURN(
+      e->model_,
+      LlamaModel::Load(file, config, *kernels, *e->pool_, {context, options.rows_max, options.logit_rows_max},
+                       {.admit = admit, .pack_folder = options.pack_folder, .content_hash = weights_hash}));
 
   const int64_t block_bytes = config.KvBytesPerToken(options.kv_type) * kBlockTokens;
-  const auto blocks = static_cast<int64_t>(options.kv_bytes) / block_bytes;
+  const auto blocks = static_cast<int64_t>(kv_bytes) / block_bytes;
   constexpr int64_t kBlocksMax = 1 << 24;
   e->kv_.blocks = std::clamp<int64_t>(blocks, 1, kBlocksMax);
   const auto half = static_cast<uint64_t>(e->kv_.blocks * block_bytes / 2);
@@ -37,8 +74,6 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   e->kv_.k = e->k_pages_.data();
   e->kv_.v = e->v_pages_.data();
 
-  const uint64_t logit_bytes =
-      static_cast<uint64_t>(options.logit_rows_max) * static_cast<uint64_t>(config.vocab_size) * sizeof(float);
   HR_ASSIGN_OR_RETURN(e->logits_, HugeBuffer::Allocate(logit_bytes, "the logits"));
   for (int w = 0; w < options.threads; ++w)
     e->samplers_.push_back(std::make_unique<Sampler>(config.vocab_size, *kernels));
@@ -46,7 +81,6 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   e->logit_rows_.reserve(static_cast<size_t>(options.logit_rows_max));
   e->output_.results.resize(static_cast<size_t>(options.logit_rows_max));
 
-  HR_ASSIGN_OR_RETURN(const std::string weights_hash, file.ContentHash());
   ExecutorDescription& d = e->description_;
   d.model = config.name;
   d.kernels = kernels->name;

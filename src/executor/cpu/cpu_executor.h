@@ -19,14 +19,20 @@ struct CpuExecutorOptions {
   std::string isa;        // "" for the best
   int64_t context = 0;    // 0: the model's
   uint64_t kv_bytes = 0;  // of the pool; at least one block is made
+  // Above 0: the pool may be made smaller, down to this, to leave free half of what the weights leave free.
+  uint64_t kv_bytes_least = 0;
   KvType kv_type = KvType::kInt16;
   int32_t rows_max = 256;
   int32_t logit_rows_max = 64;
   int32_t sequences_max = 32;
+  uint64_t available_bytes = 0;  // memory to be had; 0: AvailableMemoryBytes
+  std::string pack_folder;       // of packed weights between starts (model/pack_cache.h); "": none
 };
 
 class CpuExecutor final : public Executor {
  public:
+  // Before any memory is used, weights as they are packed, KV cache, scratch and logits are compared with what is free:
+  // kOverloaded with all figures.
   static Result<std::unique_ptr<CpuExecutor>> Load(const ModelFile& file, const ModelConfig& config,
                                                    const CpuExecutorOptions& options);
 
