@@ -46,6 +46,12 @@ def paired(ours, theirs):
             "excludes_loss": bool(bootstrap(margin)[1] < 0 and normal(margin)[1] < 0)}
 
 
+def perplexity_change(rows, base):
+    """How much larger the perplexity of `rows` is than that of `base`, as a fraction, on the same ids."""
+    difference = rows["nll"] - base["nll"]
+    return {"change": np.expm1(difference.mean()), "bootstrap_95": [np.expm1(x) for x in bootstrap(difference)]}
+
+
 def block_means(values):
     """Means of runs of about BLOCK positions; a rest is spread over the runs."""
     count = max(1, len(values) // BLOCK)

@@ -29,6 +29,12 @@ class Divergence(unittest.TestCase):
         noisy = {"kl": theirs["kl"] * 1.008 * rng.lognormal(-0.5, 1, 4096), "top1": np.ones(4096)}
         self.assertFalse(divergence.paired(noisy, theirs)["excludes_loss"])
 
+    def test_perplexity_change_is_the_ratio_of_perplexities(self):
+        base = np.random.default_rng(3).gamma(2, 1, 4096)
+        change = divergence.perplexity_change({"nll": base + np.log(1.01)}, {"nll": base})
+        self.assertAlmostEqual(change["change"], 0.01)
+        self.assertAlmostEqual(change["bootstrap_95"][0], 0.01)
+
 
 if __name__ == "__main__":
     unittest.main()

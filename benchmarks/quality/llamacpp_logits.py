@@ -2,6 +2,7 @@
 """llama.cpp's own logits of every position, through its C API: the peer of `headrace_logits`, with the same streams.
 
 Usage: llamacpp_logits.py MODEL.gguf --lib FOLDER [--threads N] [--ubatch N] < windows > logits        needs: numpy
+       llamacpp_logits.py MODEL.gguf --lib FOLDER --tokenize < text > ids        int32, without BOS and EOS
 stdin   [int32 count][count int32 ids] a window, each a fresh sequence; stdout: count * V float32 a window
 FOLDER holds libllama and the libggml-cpu variants: benchmarks/peers/install_peers.sh llamacpp-engine puts them under build/peers.
 
@@ -41,6 +42,7 @@ SIGNATURES = {  # name: result, arguments
     "llama_batch_init": (Batch, [INT, INT, INT]), "llama_decode": (INT, [POINTER, Batch]), "llama_get_logits": (ctypes.POINTER(ctypes.c_float), [POINTER]),
     "llama_get_memory": (POINTER, [POINTER]), "llama_memory_clear": (None, [POINTER, ctypes.c_bool]), "llama_print_system_info": (TEXT, []),
     "llama_log_set": (None, [POINTER, POINTER]),
+    "llama_tokenize": (INT, [POINTER, TEXT, INT, ctypes.POINTER(INT), INT, ctypes.c_bool, ctypes.c_bool]),
 }
 
 
@@ -103,6 +105,15 @@ class LlamaCpp:
         self.decode([(token, i, 0, True) for i, token in enumerate(ids)])
         return np.ctypeslib.as_array(self.lib.llama_get_logits(self.context), (len(ids), self.vocabulary))
 
+    def tokenize(self, text):
+        """int32 ids of UTF-8 bytes, without BOS and EOS; control tokens are plain text."""
+        out = np.empty(len(text) + 2, np.int32)
+        pointer = out.ctypes.data_as(ctypes.POINTER(INT))
+        count = self.lib.llama_tokenize(self.lib.llama_model_get_vocab(self.model), text, len(text), pointer, len(out), False, False)
+        if count < 0:
+            raise ValueError(f"llama_tokenize gave {count}")
+        return out[:count]
+
     def clear(self):
         self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
 
@@ -128,9 +139,13 @@ def main():
     p.add_argument("--lib", required=True)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--ubatch", type=int, default=512)
+    p.add_argument("--tokenize", action="store_true")
     args = p.parse_args()
     engine = LlamaCpp(args.model, os.path.abspath(args.lib), args.threads, args.ubatch)
     print(engine.about(), file=sys.stderr, flush=True)
+    if args.tokenize:
+        sys.stdout.buffer.write(engine.tokenize(sys.stdin.buffer.read()).astype("<i4").tobytes())
+        return
     while head := sys.stdin.buffer.read(4):
         count = int.from_bytes(head, "little")
         if not 0 < count <= BATCH:

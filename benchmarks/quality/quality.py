@@ -4,10 +4,12 @@
   quality.py --model GGUF --json OUT.json --dump-logits build/release/headrace_logits --llama-lib FOLDER
   quality.py --model GGUF --json OUT.json --llama-lib FOLDER          llama.cpp alone against the oracle
 
-Needs the packages of requirements.txt beside it. The text is cut into windows, each a fresh sequence. The oracle's logits are kept under --cache (0.8 GB
-for 4096 positions of a 49,152-word vocabulary), one file a window, so a broken run goes on where it stopped and the next engine pays only for itself.
+Needs the packages of requirements.txt beside it. Any GGUF file that the oracle knows. The text is cut into windows, each a fresh sequence, with a BOS where
+the model wants one. The oracle's logits are kept under --cache (0.8 GB for 4096 positions of a 49,152-word vocabulary, 4.3 GB for Gemma's 262,144), one file
+a window, so a broken run goes on where it stopped and the next engine pays only for itself. Ours runs twice, with int16 and with int8 KV.
 An engine is a program: it reads [int32 count][count int32 ids] a window and writes count * V float32 for it. Memory: about 1 GB beside the engine's own.
-OUT.json gets the figures, OUT.md the tables. Exit status: 0, or 1 where ours is compared and a loss above 1 % is not excluded.
+OUT.json gets the figures, OUT.md the tables. Exit status: 0, or 1 where ours is compared and a loss above 1 % is not excluded, or where int8 KV costs more
+than 0.3 % of perplexity.
 """
 import argparse
 import hashlib
@@ -17,6 +19,7 @@ import platform
 import subprocess
 import sys
 
+import gguf
 import numpy as np
 
 import divergence
@@ -26,17 +29,50 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "oracle"))
 import llama_fp32  # noqa: E402  (the oracle lives with the tests)
 
+INT8 = "headrace, int8 KV"
+INT8_LOSS_ALLOWED = 0.003  # of perplexity, against our own int16 KV
+
+
+def ids_of(args):
+    """The text's ids without BOS. Ours and llama.cpp's tokenizers must agree where both are there: the figures are of the same ids."""
+    found = {}
+    for name, command in tokenizers_of(args):
+        with open(args.text, "rb") as text:
+            done = subprocess.run(command, stdin=text, capture_output=True, check=False)
+        if done.returncode:
+            raise ValueError(f"{name} cannot tokenise: {done.stderr.decode(errors='replace').strip()}")
+        found[name] = np.frombuffer(done.stdout, dtype="<i4")
+    if not found:
+        raise ValueError("give --dump-logits or --llama-lib: one of them tokenises")
+    first, *others = found.values()
+    if any(not np.array_equal(first, other) for other in others):
+        raise ValueError(f"the tokenizers of {' and '.join(found)} differ on {args.text}: the first is wrong, or the second")
+    return first
+
+
+def tokenizers_of(args):
+    if args.dump_logits:
+        yield "headrace", [args.dump_logits, args.model, "--tokenize"]
+    if args.llama_lib:
+        yield "llama.cpp", [sys.executable, os.path.join(HERE, "llamacpp_logits.py"), args.model, "--lib", args.llama_lib, "--tokenize"]
+
 
 def windows_of(args):
-    """[(ids, targets)]: consecutive windows of the text's tokens; a target is the token that follows in the text."""
-    import gguf
+    """[(ids, targets)]: consecutive windows of the text's tokens; a target is the token that follows in the text.
 
-    words = llama_fp32.tokenizer(llama_fp32.Metadata(gguf.GGUFReader(args.model)))
-    ids = np.array(words.encode(open(args.text, encoding="utf-8").read()).ids, dtype="<i4")
-    if len(ids) <= args.positions:
-        raise ValueError(f"{args.text} has {len(ids)} tokens, --positions {args.positions} needs one more than that: give a longer text")
-    cuts = [slice(at, min(at + args.window, args.positions)) for at in range(0, args.positions, args.window)]
-    return [(ids[c], ids[c.start + 1:c.stop + 1]) for c in cuts]
+    Where the model wants a BOS each window begins with one: a Gemma without it predicts nothing. The BOS is a position, too: of the text's next token.
+    """
+    meta, ids = llama_fp32.Metadata(gguf.GGUFReader(args.model)), ids_of(args)
+    adds_bos = meta.get("tokenizer.ggml.add_bos_token", meta.get("tokenizer.ggml.model") == "llama")
+    head = np.array([meta.get("tokenizer.ggml.bos_token_id")] if adds_bos else [], dtype="<i4")
+    windows, at = [], 0
+    for first in range(0, args.positions, args.window):
+        count = min(args.window, args.positions - first) - len(head)
+        windows.append((np.concatenate([head, ids[at:at + count]]), ids[at + 1 - len(head):at + 1 + count]))
+        at += count
+    if at >= len(ids):
+        raise ValueError(f"{args.text} has {len(ids)} tokens, --positions {args.positions} needs {at + 1}: give a longer text")
+    return windows
 
 
 class Oracle:
@@ -114,8 +150,9 @@ def measure(engine, oracle, windows):
 
 def engines_of(args):
     if args.dump_logits:
-        isa = ["--isa", args.isa] if args.isa else []
-        yield Engine("headrace", [args.dump_logits, args.model, "--threads", str(args.threads)] + isa, os.path.join(args.cache, "headrace.log"))
+        command = [args.dump_logits, args.model, "--threads", str(args.threads)] + (["--isa", args.isa] if args.isa else [])
+        yield Engine("headrace", command, os.path.join(args.cache, "headrace.log"))
+        yield Engine(INT8, command + ["--kv-type", "int8"], os.path.join(args.cache, "headrace_int8.log"))
     if args.llama_lib:
         command = [sys.executable, os.path.join(HERE, "llamacpp_logits.py"), args.model, "--lib", args.llama_lib, "--threads", str(args.threads)]
         yield Engine("llama.cpp", command, os.path.join(args.cache, "llamacpp.log"))
@@ -142,6 +179,9 @@ def markdown(result):
                   f"{pair['ratio']:.3f} times theirs; nearer at {100 * pair['nearer_positions']:.1f} % of the positions; "
                   f"top-1 {100 * pair['top1_difference']:+.2f} points.",
                   "", f"A loss above 1 % of theirs is {'excluded' if pair['excludes_loss'] else 'NOT excluded'}."]
+    if change := result.get("int8_perplexity_change"):
+        lines += ["", f"int8 KV against int16 KV, perplexity: {100 * change['change']:+.3f} % (95 %: {100 * change['bootstrap_95'][0]:+.3f} to "
+                  f"{100 * change['bootstrap_95'][1]:+.3f} %); {100 * INT8_LOSS_ALLOWED:g} % is allowed."]
     return "\n".join(lines) + "\n"
 
 
@@ -176,14 +216,17 @@ def main():
         rows[engine.name] = measure(engine, oracle, windows)
         command = " ".join(os.path.basename(c) if c.startswith("/") else c for c in engine.command)
         result["engines"][engine.name] = divergence.summary(rows[engine.name]) | {"command": command, "about": engine.about()}
-    if len(rows) == 2:
+    if INT8 in rows:
+        result["int8_perplexity_change"] = divergence.perplexity_change(rows[INT8], rows["headrace"])
+    if "headrace" in rows and "llama.cpp" in rows:
         result["paired"] = divergence.paired(rows["headrace"], rows["llama.cpp"])
     with open(args.json, "w") as f:
         json.dump(plain(result), f, indent=1)
     with open(os.path.splitext(args.json)[0] + ".md", "w") as f:
         f.write(markdown(result))
     print(markdown(result))
-    return 0 if result.get("paired", {}).get("excludes_loss", True) else 1
+    int8_holds = result.get("int8_perplexity_change", {}).get("change", 0) <= INT8_LOSS_ALLOWED
+    return 0 if result.get("paired", {}).get("excludes_loss", True) and int8_holds else 1
 
 
 if __name__ == "__main__":

@@ -148,6 +148,11 @@ class Llama:
         self.keys = [np.zeros(shape, np.float32) for _ in range(self.blocks)]
         self.values = [np.zeros(shape, np.float32) for _ in range(self.blocks)]
 
+    def cut(self, past):
+        """Forgets all but the first `past` positions. REQUIRES: past <= self.past."""
+        self.past = past
+        self.keys, self.values = ([x[:, :past] for x in cache] for cache in (self.keys, self.values))
+
     def logits(self, ids):
         """[T, V] float32 for a fresh sequence of `ids`; position i has seen ids 0 … i."""
         self.reset()
@@ -170,6 +175,10 @@ class Llama:
 
     def forward(self, ids):
         """Appends `ids` to the sequence; their logits [T, V]."""
+        return self.append(ids) @ self.head.T * self.logit_scale
+
+    def append(self, ids):
+        """Appends `ids` to the sequence; what the head makes logits of, [T, width]."""
         if ids.min() < 0 or ids.max() >= self.vocabulary:
             raise ValueError(f"an id lies outside 0 … {self.vocabulary - 1}")
         x = self.weights["token_embd.weight"][ids] * self.embedding_scale
@@ -182,7 +191,7 @@ class Llama:
             added = self.feed_forward(block, self.norm(block, "ffn_norm", x))
             x = x + self.norm(block, "post_ffw_norm", added) * self.residual_scale
         self.past += len(ids)
-        return rms_norm(x, self.weights["output_norm.weight"], self.epsilon) @ self.head.T * self.logit_scale
+        return rms_norm(x, self.weights["output_norm.weight"], self.epsilon)
 
     def norm(self, block, name, x):
         """`x` itself where the model has no such norm."""
@@ -196,8 +205,11 @@ class Llama:
         self.keys[block] = k = np.concatenate([self.keys[block], k], axis=1)
         self.values[block] = v = np.concatenate([self.values[block], v], axis=1)
         group = self.heads // self.kv_heads
-        ago = self.past + np.arange(len(x))[:, None] - np.arange(k.shape[1])[None, :]
-        allowed = (ago >= 0) & (ago < (self.windows[block] or k.shape[1]))
+        window = self.windows[block] or k.shape[1]
+        first = max(0, self.past - window + 1)  # no row of these sees an earlier one: 16,000 tokens take a third of the time
+        k, v = k[:, first:], v[:, first:]
+        ago = self.past + np.arange(len(x))[:, None] - first - np.arange(k.shape[1])[None, :]
+        allowed = (ago >= 0) & (ago < window)
         mixed = np.empty((len(x), self.heads, self.head_dim), np.float32)
         for head in range(self.heads):
             scores = q[head] @ k[head // group].T * self.attention_scale

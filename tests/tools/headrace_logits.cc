@@ -1,6 +1,10 @@
-// Writes the logits of every position of token windows, for comparison with an oracle.
-//   headrace_logits MODEL [--threads N] [--isa NAME] [--context TOKENS]
-// stdin: windows, each [int32 count][int32 ids x count]; stdout: for each window [float32 x count x vocabulary].
+// Writes the logits of token windows, for comparison with an oracle; or the ids of a text.
+//   headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N]
+// stdin: windows, each [int32 count][int32 ids x count]; stdout: for each window [float32 x rows x vocabulary], the
+// rows being all positions, or the last N.
+//   headrace_logits MODEL --tokenize
+// stdin: a text; stdout: its int32 ids, without BOS and EOS.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -8,6 +12,8 @@
 
 #include "executor/cpu/cpu_executor.h"
 #include "kv_cache/block_pool.h"
+#include "text/test_vocabulary.h"
+#include "text/tokenizer.h"
 
 namespace headrace {
 namespace {
@@ -21,8 +27,21 @@ int Die(const std::string& message) {
   return 1;
 }
 
-// Feeds one window in chunks; every row's logits go to stdout.
-bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids) {
+int Tokenize(const char* path) {
+  auto model = ReadTestModel(path);
+  if (!model) return Die(model.error().message);
+  const auto tokenizer = Tokenizer::FromVocabulary(std::move(model->vocabulary));
+  if (!tokenizer) return Die(tokenizer.error().message);
+  std::string text;
+  char part[4096];
+  for (size_t got = 0; (got = std::fread(part, 1, sizeof part, stdin)) > 0;) text.append(part, got);
+  const auto ids = (*tokenizer)->Encode(text, {});
+  if (!ids) return Die(ids.error().message);
+  return std::fwrite(ids->data(), sizeof(int32_t), ids->size(), stdout) == ids->size() ? 0 : Die("stdout is closed");
+}
+
+// Feeds one window in chunks; the logits of its last `wanted` rows go to stdout.
+bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids, int32_t wanted) {
   StepInput input;
   const auto count = static_cast<int32_t>(ids.size());
   for (int32_t first = 0; first < count; first += kChunk) {
@@ -32,10 +51,10 @@ bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids) {
     input.spans.push_back({1, 0, rows, first, count, 0, static_cast<int32_t>(input.blocks.size())});
     for (int32_t r = 0; r < rows; ++r) {
       input.token_ids.push_back(ids[static_cast<size_t>(first + r)]);
-      input.samples.push_back({.row = r, .params = {}});
+      if (first + r >= count - wanted) input.samples.push_back({.row = r, .params = {}});
     }
     const auto logits = executor.ForwardOnly(input);
-    const size_t floats = static_cast<size_t>(rows) * static_cast<size_t>(executor.Describe().vocab_size);
+    const size_t floats = input.samples.size() * static_cast<size_t>(executor.Describe().vocab_size);
     if (!logits || std::fwrite(*logits, sizeof(float), floats, stdout) != floats) return false;
   }
   return std::fflush(stdout) == 0;
@@ -43,7 +62,11 @@ bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids) {
 
 int Main(int argc, char** argv) {
   if (argc < 2)
-    return Die("usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS]");
+    return Die(
+        "usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N], or "
+        "headrace_logits MODEL --tokenize");
+  if (argc == 3 && std::strcmp(argv[2], "--tokenize") == 0) return Tokenize(argv[1]);
+  int32_t last = INT32_MAX;
   CpuExecutorOptions options{.threads = 2, .rows_max = kChunk, .logit_rows_max = kChunk, .sequences_max = 1};
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--threads") == 0) options.threads = std::atoi(argv[i + 1]);
@@ -51,6 +74,7 @@ int Main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--kv-type") == 0)
       options.kv_type = std::strcmp(argv[i + 1], "int8") == 0 ? KvType::kInt8 : KvType::kInt16;
     if (std::strcmp(argv[i], "--context") == 0) options.context = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--last") == 0) last = std::max(std::atoi(argv[i + 1]), 1);
   }
   const auto file = ModelFile::Open(argv[1]);
   if (!file) return Die(file.error().message);
@@ -68,7 +92,7 @@ int Main(int argc, char** argv) {
     for (int32_t id : ids) {
       if (id < 0 || id >= config->vocab_size) return Die("a token id is outside the vocabulary");
     }
-    if (!RunWindow(**executor, ids)) return Die("a window failed");
+    if (!RunWindow(**executor, ids, std::min(last, count))) return Die("a window failed");
   }
   return 0;
 }

@@ -14,7 +14,8 @@ namespace {
 
 static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 
-// Raised whenever the bits of Forward or what a seed draws from them change.
+// Raised whenever the bits of Forward or what a seed draws from them change; tests/laws/golden_logits.txt sees the
+// former.
 constexpr int kNumericsVersion = 4;
 
 // Chooses the bytes of the KV cache, or says why there is too little memory.
