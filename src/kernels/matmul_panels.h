@@ -181,7 +181,7 @@ void AddBlock(Scratch<L>& s, const Activations& a, int64_t chunk, const Block& b
   const int64_t first_tile = chunk * (kWideChunkRows / kTileColumns);
   for (int64_t t = first_tile; t < a.tiles() && t < first_tile + kWideChunkRows / kTileColumns; ++t) {
     ForSubTiles<L>(a, t, block.first, [&]<int N>(const Rows& rows) __attribute__((always_inline)) {
-      BlockTile<Weights, N>(w, block.count, rows, s.sums + rows.first_row - chunk * kWideChunkRows);
+      BlockTile<Weights, N>(w, block.count, rows, s.sums + (rows.first_row - chunk * kWideChunkRows));
     });
   }
 }
