@@ -5,30 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
-
+#include "base/count_allocations.h"
 #include "executor/scripted/scripted_executor.h"
-
-namespace {
-// Counts allocations while counting is on; one thread.
-bool counting = false;
-uint64_t allocations = 0;
-}  // namespace
-
-#if defined(__has_feature) && __has_feature(thread_sanitizer)
-constexpr bool kCountsAllocations = false;  // that run-time brings an operator new of its own
-#else
-constexpr bool kCountsAllocations = true;
-void* operator new(size_t bytes) {
-  if (counting) ++allocations;
-  void* p = std::malloc(bytes);
-  if (p == nullptr) std::abort();
-  return p;
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT(clang-analyzer-cplusplus.NewDelete)
-#endif
 
 namespace headrace {
 namespace {

@@ -82,13 +82,7 @@ HR_KERNEL_INLINE void RotateTiles(const Rotation& op) {
       L::Store(op.x + op.pairs + i, L::Add(L::Mul(a, sine), L::Mul(b, cosine)));
     }
   }
-  const int step = op.neighbours ? 2 : 1, other = op.neighbours ? 1 : op.pairs;
-  for (; i < op.pairs; ++i) {
-    float &x = op.x[i * step], &y = op.x[i * step + other];
-    const float a = x, b = y;
-    x = a * op.cosine[i] - b * op.sine[i];
-    y = a * op.sine[i] + b * op.cosine[i];
-  }
+  RotatePairs(op, i);
 }
 
 }  // namespace headrace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/attention.h"
 #include "kernels/layout.h"
 
 namespace headrace {
@@ -66,6 +67,17 @@ HR_KERNEL_INLINE float TreeSum16(const float lanes[16]) {
     for (int i = 0; i < half; ++i) t[i] = t[i] + t[i + half];
   }
   return t[0];
+}
+
+// Turns pairs [first, op.pairs).
+HR_KERNEL_INLINE void RotatePairs(const Rotation& op, int first) {
+  const int step = op.neighbours ? 2 : 1, other = op.neighbours ? 1 : op.pairs;
+  for (int i = first; i < op.pairs; ++i) {
+    float &x = op.x[i * step], &y = op.x[i * step + other];
+    const float a = x, b = y;
+    x = a * op.cosine[i] - b * op.sine[i];
+    y = a * op.sine[i] + b * op.cosine[i];
+  }
 }
 
 }  // namespace headrace

@@ -4,35 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <string>
 
+#include "base/count_allocations.h"
 #include "base/random.h"
 #include "sampling/float_order.h"
 #include "sampling/sampler.h"
 #include "sampling/sampler_reference.h"
-
-namespace {
-// Counts allocations while counting is on; one thread.
-bool counting = false;
-uint64_t allocations = 0;
-}  // namespace
-
-#if defined(__has_feature) && __has_feature(thread_sanitizer)
-constexpr bool kCountsAllocations = false;  // that run-time brings an operator new of its own
-#else
-constexpr bool kCountsAllocations = true;
-void* operator new(size_t bytes) {
-  if (counting) ++allocations;
-  void* p = std::malloc(bytes);
-  if (p == nullptr) std::abort();
-  return p;
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }  // NOLINT(clang-analyzer-cplusplus.NewDelete)
-#endif
 
 namespace headrace {
 namespace {

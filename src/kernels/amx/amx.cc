@@ -273,9 +273,7 @@ HR_KERNEL_INLINE void DotsOfFew(const WeightBlock& w, int g, const int8_t* quant
   for (int i = 0; i < count; ++i, quants += kGroup) {
     __m512i dot0 = _mm512_setzero_si512(), dot1 = dot0;
     HR_UNROLL for (int line = 0; line < 8; ++line) {
-      int32_t four;
-      __builtin_memcpy(&four, quants + 4 * line, sizeof four);
-      const __m512i x = _mm512_set1_epi32(four);
+      const __m512i x = Splat4(quants + 4 * line);
       dot0 = _mm512_dpbusd_epi32(dot0, _mm512_loadu_si512(w0 + 64 * line), x);
       dot1 = _mm512_dpbusd_epi32(dot1, _mm512_loadu_si512(w1 + 64 * line), x);
     }

@@ -43,11 +43,7 @@ struct Lanes {
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
   HR_KERNEL_INLINE static void StorePairs(int16_t* p, I x) { _mm512_storeu_si512(p, x); }
-  HR_KERNEL_INLINE static I SplatPair(const int16_t* p) {
-    int32_t pair;
-    __builtin_memcpy(&pair, p, sizeof pair);
-    return _mm512_set1_epi32(pair);
-  }
+  HR_KERNEL_INLINE static I SplatPair(const int16_t* p) { return Splat4(reinterpret_cast<const int8_t*>(p)); }
   // The intrinsic becomes a multiplication and an addition, for the sake of processors on which those are faster.
   HR_KERNEL_INLINE static void AddDot(I& acc, I a, I b) { asm("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b)); }
   HR_KERNEL_INLINE static F ToFloat(I a) { return _mm512_cvtepi32_ps(a); }

@@ -12,6 +12,12 @@ HR_KERNEL_INLINE __m512 LoadHalves(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
 
+HR_KERNEL_INLINE __m512i Splat4(const int8_t* p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, 4);
+  return _mm512_set1_epi32(four);
+}
+
 // The first n lanes, all of them for n >= 16, none for n <= 0.
 HR_KERNEL_INLINE __mmask16 Mask(int64_t n) {
   return n >= 16 ? 0xFFFF : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);

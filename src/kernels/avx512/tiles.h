@@ -8,12 +8,6 @@
 namespace headrace {
 namespace {
 
-HR_KERNEL_INLINE __m512i Splat4(const int8_t* p) {
-  int32_t four;
-  __builtin_memcpy(&four, p, 4);
-  return _mm512_set1_epi32(four);
-}
-
 // Entries of activations: (group, row) pairs, for which quants are [entry][32].
 struct Entries {
   const int8_t* quants;

@@ -161,15 +161,7 @@ void ReferenceMergeAttention(const AttentionMerge& op) {
   }
 }
 
-void ReferenceRotate(const Rotation& op) {
-  const int step = op.neighbours ? 2 : 1, other = op.neighbours ? 1 : op.pairs;
-  for (int i = 0; i < op.pairs; ++i) {
-    float &x = op.x[i * step], &y = op.x[i * step + other];
-    const float a = x, b = y;
-    x = a * op.cosine[i] - b * op.sine[i];
-    y = a * op.sine[i] + b * op.cosine[i];
-  }
-}
+void ReferenceRotate(const Rotation& op) { RotatePairs(op, 0); }
 
 void ReferenceStoreKv(const KvSlot& op) {
   const bool is_int8 = op.type == KvType::kInt8;
