@@ -13,7 +13,6 @@ namespace {
 constexpr int kPanels = 2;        // panels of one pass: they share the loads of the activations
 constexpr int kBlockGroups = 24;  // groups whose weights wait unpacked in the first-level cache (24 KiB for two panels)
 constexpr int kRestBatch = kTileColumns;
-constexpr int kFewEntries = 5;  // of second planes, that vectors multiply sooner than tiles
 // Below it the dot products of avx512/ are faster: a tile costs its configuration and a trip through memory.
 constexpr int64_t kAmxRowsMin = 32;
 
@@ -267,21 +266,6 @@ TileFn TileOf(int width) {
   return kTiles[width - 1];
 }
 
-// The dots of a few entries, by vectors: a tile costs the same for one row as for twelve.
-HR_KERNEL_INLINE void DotsOfFew(const WeightBlock& w, int g, const int8_t* quants, int count, TileDots& dots) {
-  const uint8_t *w0 = w.lines[0] + g * w.stride, *w1 = w.lines[1] + g * w.stride;
-  for (int i = 0; i < count; ++i, quants += kGroup) {
-    __m512i dot0 = _mm512_setzero_si512(), dot1 = dot0;
-    HR_UNROLL for (int line = 0; line < 8; ++line) {
-      const __m512i x = Splat4(quants + 4 * line);
-      dot0 = _mm512_dpbusd_epi32(dot0, _mm512_loadu_si512(w0 + 64 * line), x);
-      dot1 = _mm512_dpbusd_epi32(dot1, _mm512_loadu_si512(w1 + 64 * line), x);
-    }
-    _mm512_store_si512(dots[0][i], dot0);
-    _mm512_store_si512(dots[1][i], dot1);
-  }
-}
-
 // Adds the block's second planes to their rows' sums, kRestBatch entries at a time; what a batch reads beyond its
 // entries is not used. A batch is added while the dots of the next are made.
 template <GroupKind kKind>
@@ -309,18 +293,11 @@ void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chu
   for (int g = 0; g < w.count; ++g) {
     for (int64_t e = starts[g]; e < starts[g + 1]; e += kRestBatch) {
       const int8_t* quants = a.rest_quants + e * kGroup;
-      const int64_t left = starts[g + 1] - e;
-      const Batch batch{g, e, static_cast<int>(left < kRestBatch ? left : kRestBatch), 1 - last.turn};
-      const bool few = kKind != GroupKind::kFactors && batch.count <= kFewEntries;
-      if (few) {
-        DotsOfFew(w, g, quants, batch.count, s.dots[batch.turn][0]);
-      } else {
-        Start<kKind, 0>(w, g, 0, quants);
-        if constexpr (kKind == GroupKind::kFactors) Start<kKind, 1>(w, g, 1, quants);
-      }
+      Start<kKind, 0>(w, g, 0, quants);
+      if constexpr (kKind == GroupKind::kFactors) Start<kKind, 1>(w, g, 1, quants);
       add(last);
-      last = batch;
-      if (few) continue;
+      const int64_t left = starts[g + 1] - e;
+      last = {g, e, static_cast<int>(left < kRestBatch ? left : kRestBatch), 1 - last.turn};
       Keep<0>(s.dots[last.turn][0]);
       if constexpr (kKind == GroupKind::kFactors) Keep<1>(s.dots[last.turn][1]);
     }
