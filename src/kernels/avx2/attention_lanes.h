@@ -58,6 +58,10 @@ struct Lanes {
     const __m128i shorts = _mm_packs_epi32(_mm256_castsi256_si128(ints), _mm256_extracti128_si256(ints, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), shorts);
   }
+  HR_KERNEL_INLINE static void StoreShorts(int16_t* p, F x, F y) {
+    const __m256i halves = _mm256_packs_epi32(_mm256_cvtps_epi32(x), _mm256_cvtps_epi32(y));
+    StorePairs(p, _mm256_permute4x64_epi64(halves, 0xD8));
+  }
 };
 
 }  // namespace

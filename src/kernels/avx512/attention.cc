@@ -7,6 +7,27 @@
 namespace headrace {
 namespace {
 
+// What `op` makes of all 16 lanes of each of 16 vectors: halves meet first, as in TreeSum16, those of two vectors in
+// one operation.
+template <typename Op>
+HR_KERNEL_INLINE __m512 ReduceEach(const __m512* v, Op op) {
+  __m512 eights[8], fours[4], pairs[2];
+  HR_UNROLL for (int i = 0; i < 8; ++i) {
+    const __m512 a = v[2 * i], b = v[2 * i + 1];
+    eights[i] = op(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+  }
+  HR_UNROLL for (int i = 0; i < 4; ++i) {
+    const __m512 a = eights[2 * i], b = eights[2 * i + 1];
+    fours[i] = op(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+  }
+  HR_UNROLL for (int i = 0; i < 2; ++i) {
+    const __m512d a = _mm512_castps_pd(fours[2 * i]), b = _mm512_castps_pd(fours[2 * i + 1]);
+    pairs[i] = op(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+  }
+  const __m512 all = op(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xDD));
+  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), all);
+}
+
 struct Lanes {
   using F = __m512;
   using I = __m512i;
@@ -26,6 +47,12 @@ struct Lanes {
   HR_KERNEL_INLINE static F ExpBelow88(F a) { return headrace::ExpBelow88(a); }
   HR_KERNEL_INLINE static float LargestOf(F a) { return _mm512_reduce_max_ps(a); }
   HR_KERNEL_INLINE static float TreeOf(const F* sum) { return Tree(sum[0]); }
+  HR_KERNEL_INLINE static F LargestOfEach(const F (&v)[16]) {
+    return ReduceEach(v, [](F a, F b) __attribute__((always_inline)) { return _mm512_max_ps(a, b); });
+  }
+  HR_KERNEL_INLINE static F TreeOfEach(const F (&v)[16][1]) {
+    return ReduceEach(v[0], [](F a, F b) __attribute__((always_inline)) { return _mm512_add_ps(a, b); });
+  }
   HR_KERNEL_INLINE static F Keep(F x, int begin, int end, F other) {
     return _mm512_mask_mov_ps(other, static_cast<__mmask16>(Mask(end) & ~Mask(begin)), x);
   }
@@ -54,6 +81,10 @@ struct Lanes {
   }
   HR_KERNEL_INLINE static void StoreShorts(int16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)));
+  }
+  HR_KERNEL_INLINE static void StoreShorts(int16_t* p, F x, F y) {
+    const __m512i quarters = _mm512_packs_epi32(_mm512_cvtps_epi32(x), _mm512_cvtps_epi32(y));
+    StorePairs(p, _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), quarters));
   }
 };
 

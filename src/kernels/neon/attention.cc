@@ -63,6 +63,9 @@ struct Lanes {
     vst2_s16(pairs, both);
   }
   HR_KERNEL_INLINE static void StoreShorts(int16_t* p, F x) { vst1_s16(p, vqmovn_s32(vcvtnq_s32_f32(x))); }
+  HR_KERNEL_INLINE static void StoreShorts(int16_t* p, F x, F y) {
+    vst1q_s16(p, vqmovn_high_s32(vqmovn_s32(vcvtnq_s32_f32(x)), vcvtnq_s32_f32(y)));
+  }
 };
 
 }  // namespace
