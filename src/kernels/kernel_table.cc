@@ -58,7 +58,7 @@ void QuantizeWideGroups(const KernelTable& table, const Activations& a, int64_t 
     for (int64_t row = first; row < end; ++row) {
       if (a.wide[row * groups + g] == 0) continue;
       a.row_is_wide[row] = 1;
-      a.rest_row[entry] = static_cast<int32_t>(row);
+      a.rest_row[entry] = static_cast<int32_t>(row - first);
       table.quantize_rest(a, row, g, entry++);
     }
   }

@@ -94,7 +94,7 @@ struct ActivationFixture {
   int64_t Entry(int64_t row, int64_t group) const {
     const int32_t* first = rest_first.data() + row / kWideChunkRows * (view.groups() + 1) + group;
     for (int64_t e = first[0]; e < first[1]; ++e) {
-      if (rest_row[static_cast<size_t>(e)] == row) return e;
+      if (rest_row[static_cast<size_t>(e)] == row % kWideChunkRows) return e;
     }
     return -1;
   }

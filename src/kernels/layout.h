@@ -72,7 +72,7 @@ struct Activations {
   float* rest_scale = nullptr;     // [rows * groups], as the next four
   float* rest_scaled_sum = nullptr;
   int32_t* rest_sum = nullptr;
-  int32_t* rest_row = nullptr;    // row of each entry
+  int32_t* rest_row = nullptr;    // row of each entry in its chunk
   int32_t* rest_first = nullptr;  // [chunks * (groups + 1)]
 
   HR_KERNEL_INLINE int64_t groups() const { return columns / kGroup; }
@@ -81,6 +81,21 @@ struct Activations {
   HR_KERNEL_INLINE int TileWidth(int64_t tile) const {
     const int64_t left = rows - tile * kTileColumns;
     return static_cast<int>(left < kTileColumns ? left : kTileColumns);
+  }
+  // Rows [first, first + count) as they are, for a product; first is a multiple of kWideChunkRows. Entries stay where
+  // they are.
+  HR_KERNEL_INLINE Activations Rows(int64_t first, int64_t count) const {
+    Activations a = *this;
+    a.rows = count;
+    a.values += first * value_stride;
+    a.quants += first * columns;
+    a.scale += first * groups();
+    a.scaled_sum += first * groups();
+    a.sum += first * groups();
+    a.wide += first * groups();
+    a.row_is_wide += first;
+    a.rest_first += first / kWideChunkRows * (groups() + 1);
+    return a;
   }
   // Index of (row, group) in scale, scaled_sum, sum; times 32 in quants.
   HR_KERNEL_INLINE int64_t GroupIndex(int64_t row, int64_t group) const {

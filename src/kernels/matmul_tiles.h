@@ -57,7 +57,7 @@ HR_KERNEL_INLINE void AddRestGroups(const Weights& w, const Activations& a, int6
   for (int64_t g = 0; g < count; ++g) {
     for (int64_t e = starts[g]; e < starts[g + 1]; ++e) {
       const Entries x{a.rest_quants + e * kGroup, a.rest_scale + e, a.rest_scaled_sum + e, a.rest_sum + e};
-      float* sum = rest[a.rest_row[e] - chunk * kWideChunkRows] + 8 * w.half;
+      float* sum = rest[a.rest_row[e]] + 8 * w.half;
       typename L::F acc[1] = {L::Load(sum)};
       AddGroup<Weights, 1>(w, g, x, 0, acc);
       L::Store(sum, acc[0]);

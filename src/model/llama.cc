@@ -13,10 +13,17 @@ namespace {
 constexpr int64_t kClaimNs = 4000;
 constexpr int64_t PairNs(int64_t rows, int64_t groups) { return groups * (30 + 4 * rows); }
 
+// Many rows are multiplied in blocks, one for each worker, of this many chunks at least: what a worker quantises it
+// then multiplies itself, out of its own second-level cache. Fewer chunks make unpacking the weights again for each
+// block dear.
+constexpr int64_t kBlockChunks = 3;
+
 static_assert(kWidthMax / kGroup <= kGroupsMax);
 
 // Rows that every worker quantises for itself.
 constexpr int64_t kOwnRowsMax = kTileColumns;
+// Chunks for each worker from which on one quantises whole chunks.
+constexpr int64_t kChunksEach = 3;
 // Rows of one claim where rows are cheap and share no cache line.
 constexpr int64_t kEmbedRows = 16;
 
@@ -33,6 +40,26 @@ void Scale(float factor, int64_t n, float* x) {
 }
 void Add(const float* x, int64_t n, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = out[i] + x[i];
+}
+
+struct Pairs {
+  int64_t begin, end;
+};
+
+// Shares the products of x's rows with `pairs` pairs of panels among the workers: fn(rows, first row, pairs).
+template <typename Fn>
+void ForRowsAndPairs(ComputePool& pool, int worker, const Activations& x, int64_t pairs, int pair_products, Fn&& fn) {
+  const int64_t chunks = x.chunks(), blocks = std::clamp<int64_t>(chunks / kBlockChunks, 1, pool.threads());
+  const int64_t grain = std::max<int64_t>(1, kClaimNs / (pair_products * PairNs(x.rows / blocks, x.groups())));
+  pool.ForRanges(worker, blocks * pairs, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin, count; unit < end; unit += count) {
+      const int64_t block = unit / pairs, pair = unit % pairs;
+      count = std::min(pairs - pair, end - unit);
+      const int64_t first = chunks * block / blocks * kWideChunkRows;
+      const int64_t last = std::min(chunks * (block + 1) / blocks * kWideChunkRows, x.rows);
+      fn(x.Rows(first, last - first), first, Pairs{pair, pair + count});
+    }
+  });
 }
 
 }  // namespace
@@ -135,14 +162,22 @@ Activations LlamaModel::MakeActivations(const Step& step, const ScratchRows& val
     QuantizeWideGroups(kernels_, x, 0);
     return x;
   }
-  // A tile's rows lie in the same cache lines: one worker writes them.
   const Activations x = scratch_.Over(values, rows, columns, wide_ratio);
-  step.pool.For(step.worker, x.tiles(), [&](int64_t tile) {
-    for (int64_t row = tile * kTileColumns, end = row + x.TileWidth(tile); row < end; ++row) {
+  const auto quantise = [&](int64_t first, int64_t count) {
+    for (int64_t row = first, end = std::min(first + count, rows); row < end; ++row) {
       make(row, values.Row(row));
       kernels_.quantize_row(x, row);
     }
-  });
+  };
+  if (x.chunks() >= kChunksEach * step.pool.threads()) {
+    step.pool.For(step.worker, x.chunks(), [&](int64_t chunk) {
+      quantise(chunk * kWideChunkRows, kWideChunkRows);
+      QuantizeWideGroups(kernels_, x, chunk);
+    });
+    return x;
+  }
+  // A tile's rows lie in the same cache lines: one worker writes them.
+  step.pool.For(step.worker, x.tiles(), [&](int64_t tile) { quantise(tile * kTileColumns, kTileColumns); });
   step.pool.For(step.worker, x.chunks(), [&](int64_t chunk) { QuantizeWideGroups(kernels_, x, chunk); });
   return x;
 }
@@ -158,12 +193,12 @@ void LlamaModel::Multiply(const Step& step, const Activations& x, std::span<cons
   const auto pairs_of = [](const Product& p) { return (p.weights->panels() + 1) / 2; };
   int64_t pairs = 0;
   for (const Product& p : products) pairs += pairs_of(p);
-  const int64_t grain = std::max<int64_t>(1, kClaimNs / PairNs(x.rows, x.groups()));
-  step.pool.ForRanges(step.worker, pairs, grain, [&](int64_t begin, int64_t end) {
+  ForRowsAndPairs(step.pool, step.worker, x, pairs, 1, [&](const Activations& rows, int64_t first_row, Pairs claimed) {
     int64_t base = 0;
     for (const Product& p : products) {
-      const int64_t first = std::max<int64_t>(begin - base, 0), last = std::min(end - base, pairs_of(p));
-      const MatMul op{*p.weights, x, p.out, p.out_stride, p.accumulate};
+      const int64_t first = std::max<int64_t>(claimed.begin - base, 0),
+                    last = std::min(claimed.end - base, pairs_of(p));
+      const MatMul op{*p.weights, rows, p.out + first_row * p.out_stride, p.out_stride, p.accumulate};
       if (first < last) kernels_.matmul(op, 2 * first, std::min(p.weights->panels(), 2 * last));
       base += pairs_of(p);
     }
@@ -189,11 +224,14 @@ void LlamaModel::AddProduct(const Step& step, const PackedMatrix& weights, const
 
 void LlamaModel::MultiplyGateUp(const Step& step, const Layer& layer, const Activations& x) {
   const ScratchRows& gate = scratch_.gate;
-  const GateUp op{{layer.gate, x, gate.data, gate.stride, false}, layer.up, scratch_.up.data};
-  const int64_t panels = layer.gate.panels(), grain = std::max<int64_t>(1, kClaimNs / (2 * PairNs(x.rows, x.groups())));
-  step.pool.ForRanges(step.worker, (panels + 1) / 2, grain, [&](int64_t begin, int64_t end) {
-    headrace::MultiplyGateUp(kernels_, op, config_.family->gate, 2 * begin, std::min(panels, 2 * end));
-  });
+  const int64_t panels = layer.gate.panels();
+  ForRowsAndPairs(
+      step.pool, step.worker, x, (panels + 1) / 2, 2, [&](const Activations& rows, int64_t first_row, Pairs claimed) {
+        const GateUp op{
+            {layer.gate, rows, gate.Row(first_row), gate.stride, false}, layer.up, scratch_.up.Row(first_row)};
+        headrace::MultiplyGateUp(kernels_, op, config_.family->gate, 2 * claimed.begin,
+                                 std::min(panels, 2 * claimed.end));
+      });
 }
 
 void LlamaModel::Head(const Step& step, float* logits) {

@@ -10,11 +10,25 @@
 namespace headrace {
 namespace {
 
-constexpr int kPanels = 2;        // panels of one pass: they share the loads of the activations
-constexpr int kBlockGroups = 24;  // groups whose weights wait unpacked in the first-level cache (24 KiB for two panels)
+constexpr int kPanels = 2;  // panels of one pass: they share the loads of the activations
+// Groups whose weights wait unpacked, 80 KiB for two panels. More rows of 1,536 columns then find theirs ready than
+// with the 24 that the first-level cache holds; 128 are no better.
+constexpr int kBlockGroups = 48;
 constexpr int kRestBatch = kTileColumns;
 // Below it the dot products of avx512/ are faster: a tile costs its configuration and a trip through memory.
 constexpr int64_t kAmxRowsMin = 32;
+
+// While tile instructions are in flight one of the two vector ports multiplies and converts no more; it still adds. So
+// dots start from the bits of kRoundMagic: as a float a dot is then kRoundMagic more than it is as an integer
+// (|dot| < 2^22), and an addition converts it (1 % of a prompt).
+struct alignas(64) MagicLine {
+  float magic[kPanelRows];
+};
+constexpr MagicLine kMagicLine = [] {
+  MagicLine line{};
+  for (float& magic : line.magic) magic = kRoundMagic;
+  return line;
+}();
 
 // Tile registers. 0: a tile of activation rows; 1, 2 and 3, 4: dots with two panels, in turn; 6, 7: 32 columns of the
 // panels; with factors all have 16 columns, a half of a group. A narrower tile of activations is computed as a full
@@ -29,7 +43,7 @@ struct alignas(64) TileConfig {
 };
 
 struct Scratch {
-  UnpackedGroup groups[kPanels][kBlockGroups];
+  UnpackedGroup groups[kBlockGroups][kPanels];
   alignas(64) int32_t dots[2][2][kPanels][kTileColumns][kPanelRows];  // [turn][half of a group, with factors]
   alignas(64) float sums[kWideChunkRows][kPanels][kPanelRows];
   alignas(64) float rest[kWideChunkRows][kPanels][kPanelRows];
@@ -67,15 +81,15 @@ void Configure(GroupKind kind) {
 }
 
 // Macros, since the intrinsics want literal registers.
-#define HR_START(c0, c1, product)   \
-  do {                              \
-    _tile_zero(c0);                 \
-    _tile_zero(c1);                 \
-    _tile_loadd(0, quants, kGroup); \
-    _tile_loadd(6, w0, 64);         \
-    _tile_loadd(7, w1, 64);         \
-    product(c0, 0, 6);              \
-    product(c1, 0, 7);              \
+#define HR_START(c0, c1, product)    \
+  do {                               \
+    _tile_loadd(c0, &kMagicLine, 0); \
+    _tile_loadd(c1, &kMagicLine, 0); \
+    _tile_loadd(0, quants, kGroup);  \
+    _tile_loadd(6, w0, 64);          \
+    _tile_loadd(7, w1, 64);          \
+    product(c0, 0, 6);               \
+    product(c1, 0, 7);               \
   } while (false)
 #define HR_KEEP(c0, c1)                        \
   do {                                         \
@@ -125,6 +139,12 @@ HR_KERNEL_INLINE __m512 Product(__m512 a, const float& b) {
   asm("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(a), "m"(b));
   return product;
 }
+// A dot that began as kRoundMagic.
+HR_KERNEL_INLINE __m512 DotOf(const __m512& dot) {
+  __m512 less;
+  asm("vaddps %2, %1, %0" : "=v"(less) : "v"(_mm512_set1_ps(-kRoundMagic)), "m"(dot));
+  return less;
+}
 // dot += pair * pair, 16 bits each.
 HR_KERNEL_INLINE void AddPairs(__m512i& dot, __m512i a, const int32_t& b) {
   asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(dot) : "v"(a), "m"(b));
@@ -151,18 +171,20 @@ struct Scales {
 template <GroupKind kKind>
 HR_KERNEL_INLINE void AddGroup(const int32_t* dots, const Scales<kKind>& w, const Rows& x, int64_t at, __m512& acc) {
   constexpr int kHalfStep = sizeof(TileDots) / sizeof(int32_t);
-  __m512i dot = _mm512_load_si512(dots);
+  const auto line = [&](int step) __attribute__((always_inline)) -> const __m512& {
+    return *reinterpret_cast<const __m512*>(dots + step);
+  };
+  __m512 sum;
   if constexpr (kKind == GroupKind::kMin) {
     AddProduct(acc, w.min, x.scaled_sum[at]);
+    sum = DotOf(line(0));
   } else if constexpr (kKind == GroupKind::kPlain) {
+    __m512i dot = _mm512_load_si512(dots);
     AddPairs(dot, w.minus_offset, x.sum[at]);
-  }
-  __m512 sum = _mm512_cvtepi32_ps(dot);
-  if constexpr (kKind == GroupKind::kFactors) {
-    __m512 both = _mm512_setzero_ps();
-    AddProduct(both, sum, w.factors[0]);
-    AddProduct(both, _mm512_cvtepi32_ps(_mm512_load_si512(dots + kHalfStep)), w.factors[1]);
-    sum = both;
+    sum = _mm512_add_ps(_mm512_castsi512_ps(dot), _mm512_set1_ps(-kRoundMagic));
+  } else {
+    sum = _mm512_mul_ps(DotOf(line(0)), w.factors[0]);
+    AddProduct(sum, DotOf(line(kHalfStep)), w.factors[1]);
   }
   AddProduct(acc, sum, Product(w.scale, x.scale[at]));
 }
@@ -178,7 +200,9 @@ struct Target {
   const std::byte* ahead[kPanels];  // the panels after these: this tile's share of their prefetch
   int ahead_lines;
   bool first_block, last_block, accumulate;
-  bool gate_up;  // the panels are a gate and its up: one panel of silu(gate) * up is stored
+  bool started;        // the tile's first dots are under way
+  const int8_t* next;  // the rows of the tile whose first dots this one starts at its end, or null
+  bool gate_up;        // the panels are a gate and its up: one panel of silu(gate) * up is stored
 };
 
 template <int N>
@@ -203,7 +227,7 @@ HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
 }
 
 // Adds a block of groups to the sums of N rows. The float part runs one group behind the dots, so that the tile unit
-// and the vector unit work at the same time.
+// and the vector unit work at the same time; behind the last group's the next tile's first dots are made.
 template <GroupKind kKind, int N>
 void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) {
   __m512 acc[kPanels][N];
@@ -220,19 +244,23 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
   }
   const auto add = [&](int g) __attribute__((always_inline)) {
     HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      const Scales<kKind> scales(s.groups[p][g], w.offset);
+      const Scales<kKind> scales(s.groups[g][p], w.offset);
       HR_UNROLL for (int n = 0; n < N; ++n) AddGroup(s.dots[g % 2][0][p][n], scales, x, g * N + n, acc[p][n]);
     }
   };
   const auto quants = [&](int g) __attribute__((always_inline)) { return x.quants + g * N * kGroup; };
-  Start<kKind, 0>(w, 0, 0, x.quants);
+  const auto start = [&](int group) __attribute__((always_inline)) {
+    const int8_t* from = group < w.count ? quants(group) : to.next;
+    if (from != nullptr) Start<kKind, 0>(w, group < w.count ? group : 0, 0, from);
+  };
+  if (!to.started) Start<kKind, 0>(w, 0, 0, x.quants);
   int g = 0;  // it is started, groups before g - 1 are added
   if constexpr (kKind == GroupKind::kFactors) {
     for (; g < w.count; ++g) {
       Start<kKind, 1>(w, g, 1, quants(g));
       Keep<0>(s.dots[g % 2][0]);
       if (g > 0) add(g - 1);
-      if (g + 1 < w.count) Start<kKind, 0>(w, g + 1, 0, quants(g + 1));
+      start(g + 1);
       Keep<1>(s.dots[g % 2][1]);
     }
     add(g - 1);
@@ -241,15 +269,16 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
       Start<kKind, 1>(w, g + 1, 0, quants(g + 1));
       Keep<0>(s.dots[0][0]);
       if (g > 0) add(g - 1);
-      if (g + 2 < w.count) Start<kKind, 0>(w, g + 2, 0, quants(g + 2));
+      start(g + 2);
       Keep<1>(s.dots[1][0]);
       add(g);
     }
-    if (g > 0) add(g - 1);
     if (g < w.count) {
       Keep<0>(s.dots[0][0]);
-      add(g);
+      start(w.count);
     }
+    if (g > 0) add(g - 1);
+    if (g < w.count) add(g);
   }
   if (to.last_block) return Store<N>(to, acc);
   HR_UNROLL for (int n = 0; n < N; ++n) {
@@ -271,17 +300,16 @@ TileFn TileOf(int width) {
 template <GroupKind kKind>
 void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chunk) {
   const int32_t* starts = a.rest_first + chunk * (a.groups() + 1) + w.first;
-  const int64_t first_row = chunk * kWideChunkRows;
   struct Batch {
     int g;
     int64_t first;
     int count, turn;
   };
   const auto add = [&](const Batch& b) {
-    const Scales<kKind> first(s.groups[0][b.g], w.offset), second(s.groups[1][b.g], w.offset);
+    const Scales<kKind> first(s.groups[b.g][0], w.offset), second(s.groups[b.g][1], w.offset);
     const Rows x{nullptr, a.rest_scale + b.first, a.rest_scaled_sum + b.first, a.rest_sum + b.first};
     for (int i = 0; i < b.count; ++i) {
-      float(*sums)[kPanelRows] = s.rest[a.rest_row[b.first + i] - first_row];
+      float(*sums)[kPanelRows] = s.rest[a.rest_row[b.first + i]];
       __m512 acc0 = _mm512_load_ps(sums[0]), acc1 = _mm512_load_ps(sums[1]);
       AddGroup(s.dots[b.turn][0][0][i], first, x, i, acc0);
       AddGroup(s.dots[b.turn][0][1][i], second, x, i, acc1);
@@ -310,16 +338,16 @@ template <DType kType>
 WeightBlock UnpackBlock(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int count) {
   using Reader = PanelReader<kType>;
   constexpr bool kInPlace = kType == DType::kQ8_0, kSigned = Reader::kKind == GroupKind::kFactors;
-  WeightBlock block{{}, kInPlace ? Reader::kStepBytes : sizeof(UnpackedGroup), first, count, Reader::kFormat.offset};
+  WeightBlock block{
+      {}, kInPlace ? Reader::kStepBytes : kPanels * sizeof(UnpackedGroup), first, count, Reader::kFormat.offset};
   for (int p = 0; p < kPanels; ++p) {
     const Reader reader(panels[p], w.columns / kGroup);
-    UnpackedGroup* to = s.groups[p];
-    block.lines[p] = kInPlace ? reinterpret_cast<const uint8_t*>(reader.Ahead(first)) : to->lines[0];
+    block.lines[p] = kInPlace ? reinterpret_cast<const uint8_t*>(reader.Ahead(first)) : s.groups[0][p].lines[0];
     for (int g = 0; g < count; ++g) {
       if constexpr (kInPlace) {
-        _mm512_store_ps(to[g].scale, reader.Scale(first + g));
+        _mm512_store_ps(s.groups[g][p].scale, reader.Scale(first + g));
       } else {
-        UnpackGroup<Reader, kSigned>(reader, first + g, to[g]);
+        UnpackGroup<Reader, kSigned>(reader, first + g, s.groups[g][p]);
       }
     }
   }
@@ -347,10 +375,13 @@ void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk,
     }
   }
   AddRest<kKind>(s, w, a, chunk);
+  to.started = false;
   for (int64_t r = 0; r < rows; r += kTileColumns) {
     const int64_t tile = (first_row + r) / kTileColumns;
     const int width = a.TileWidth(tile);
-    const int64_t at = tile * kTileColumns * groups + w.first * width;
+    const auto first_of = [&](int64_t t) { return t * kTileColumns * groups + w.first * a.TileWidth(t); };
+    const int64_t at = first_of(tile);
+    to.next = r + kTileColumns < rows ? a.quants + first_of(tile + 1) * kGroup : nullptr;
     Target rows_to = to;
     rows_to.sums = s.sums + r;
     rows_to.rest = s.rest + r;
@@ -359,6 +390,7 @@ void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk,
     for (int p = 0; p < kPanels; ++p) rows_to.ahead[p] = to.ahead[p] + tile * to.ahead_lines * 64;
     const Rows x{a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at};
     TileOf<kKind>(width)(s, w, x, rows_to);
+    to.started = to.next != nullptr;
   }
 }
 

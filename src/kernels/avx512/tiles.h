@@ -117,13 +117,12 @@ HR_KERNEL_INLINE void AddPair(const Weights& a, const Weights& b, int64_t groups
 
 // N entries of second planes from `at`, each added to its row's sum.
 template <typename Weights, int N>
-HR_KERNEL_INLINE void AddRestEntries(const Weights& held, const Activations& a, int64_t at, int64_t first_row,
-                                     float (*rest)[kPanelRows]) {
+HR_KERNEL_INLINE void AddRestEntries(const Weights& held, const Activations& a, int64_t at, float (*rest)[kPanelRows]) {
   const Entries x{a.rest_quants + at * kGroup, a.rest_scale + at, a.rest_scaled_sum + at, a.rest_sum + at};
   __m512 acc[N];
-  HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm512_load_ps(rest[a.rest_row[at + n] - first_row]);
+  HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = _mm512_load_ps(rest[a.rest_row[at + n]]);
   AddGroup<Weights, N>(held, 0, x, 0, acc);
-  HR_UNROLL for (int n = 0; n < N; ++n) _mm512_store_ps(rest[a.rest_row[at + n] - first_row], acc[n]);
+  HR_UNROLL for (int n = 0; n < N; ++n) _mm512_store_ps(rest[a.rest_row[at + n]], acc[n]);
 }
 
 // Adds the second planes of groups [first, first + count) of one chunk of rows; group `first` is the weights' group 0.
@@ -132,14 +131,13 @@ template <typename Weights>
 HR_KERNEL_INLINE void AddRestGroups(const Weights& w, const Activations& a, int64_t chunk, int64_t first, int64_t count,
                                     float (*rest)[kPanelRows]) {
   const int32_t* starts = a.rest_first + chunk * (a.groups() + 1) + first;
-  const int64_t first_row = chunk * kWideChunkRows;
   for (int64_t g = 0; g < count; ++g) {
     const int64_t end = starts[g + 1];
     int64_t e = starts[g];
     if (e == end) continue;
     const HeldGroup<Weights> held(w, g);
-    for (; e + 4 <= end; e += 4) AddRestEntries<HeldGroup<Weights>, 4>(held, a, e, first_row, rest);
-    for (; e < end; ++e) AddRestEntries<HeldGroup<Weights>, 1>(held, a, e, first_row, rest);
+    for (; e + 4 <= end; e += 4) AddRestEntries<HeldGroup<Weights>, 4>(held, a, e, rest);
+    for (; e < end; ++e) AddRestEntries<HeldGroup<Weights>, 1>(held, a, e, rest);
   }
 }
 

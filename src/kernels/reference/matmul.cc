@@ -28,7 +28,7 @@ float AddGroup(GroupKind kind, const WeightGroup& w, const int8_t* quants, float
 
 int64_t RestEntry(const Activations& x, int64_t row, int64_t group) {
   int64_t entry = x.rest_first[row / kWideChunkRows * (x.groups() + 1) + group];
-  while (x.rest_row[entry] != row) ++entry;
+  while (x.rest_row[entry] != row % kWideChunkRows) ++entry;
   return entry;
 }
 
