@@ -1,6 +1,7 @@
 #include "kernels/avx2/floats.h"
 
 #include "kernels/avx2/half_panel.h"
+#include "kernels/float_tiles.h"
 
 namespace headrace {
 namespace {
@@ -18,7 +19,7 @@ HR_KERNEL_INLINE __m256 LoadE4m3(const std::byte* p) {
 
 // Eight rows of one column.
 template <DType kType>
-HR_KERNEL_INLINE __m256 LoadColumn(const std::byte* p) {
+HR_KERNEL_INLINE __m256 LoadHalf(const std::byte* p) {
   if constexpr (kType == DType::kF32) {
     return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
   } else if constexpr (kType == DType::kF16) {
@@ -34,75 +35,32 @@ HR_KERNEL_INLINE __m256 LoadColumn(const std::byte* p) {
   }
 }
 
-// A whole panel times N rows from `row`: 2 * N chains hide the latency of the multiply-add.
-template <DType kType, int N>
-void FloatTile(const MatMul& op, int64_t panel, int64_t row) {
-  constexpr int kHalfBytes = 8 * FloatBytes(kType);
-  const Activations& a = op.activations;
-  const float* x = a.values + row * a.value_stride;
-  const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
-  __m256 acc[2][N];
-  HR_UNROLL for (int n = 0; n < N; ++n) acc[0][n] = acc[1][n] = _mm256_setzero_ps();
-  for (int64_t k = 0; k < a.columns; ++k, w += 2 * kHalfBytes) {
-    _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
-    const __m256 low = LoadColumn<kType>(w), high = LoadColumn<kType>(w + kHalfBytes);
-    HR_UNROLL for (int n = 0; n < N; ++n) {
-      const __m256 value = _mm256_set1_ps(x[n * a.value_stride + k]);
-      acc[0][n] = _mm256_fmadd_ps(low, value, acc[0][n]);
-      acc[1][n] = _mm256_fmadd_ps(high, value, acc[1][n]);
-    }
-  }
-  for (int half = 0; half < 2; ++half) {
-    HR_UNROLL for (int n = 0; n < N; ++n)
-        StoreHalf<HalfPanel>(op, row + n, panel * kPanelRows + 8 * half, acc[half][n]);
-  }
-}
+struct Columns {
+  struct Column {
+    __m256 v[2];
+  };
+  static constexpr int kTileRows = 6;  // 12 sums, two vectors of weights and a value: 15 of 16 registers
 
-// One row and four panels: eight chains.
-template <DType kType>
-void FourPanels(const MatMul& op, int64_t panel) {
-  constexpr int kPanels = 4, kHalfBytes = 8 * FloatBytes(kType);
-  const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
-  const int64_t step = op.weights.panel_bytes;
-  __m256 acc[kPanels][2];
-  HR_UNROLL for (int p = 0; p < kPanels; ++p) acc[p][0] = acc[p][1] = _mm256_setzero_ps();
-  for (int64_t k = 0; k < op.activations.columns; ++k, w += 2 * kHalfBytes) {
-    const __m256 value = _mm256_set1_ps(op.activations.values[k]);
-    HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      const std::byte* at = w + p * step;
-      _mm_prefetch(reinterpret_cast<const char*>(at + kPrefetchBytes), _MM_HINT_T0);
-      acc[p][0] = _mm256_fmadd_ps(LoadColumn<kType>(at), value, acc[p][0]);
-      acc[p][1] = _mm256_fmadd_ps(LoadColumn<kType>(at + kHalfBytes), value, acc[p][1]);
-    }
+  HR_KERNEL_INLINE static constexpr int PanelsAtOnce(int rows) { return rows == 1 ? 4 : 1; }
+  template <DType kType>
+  HR_KERNEL_INLINE static Column Load(const std::byte* p) {
+    return {LoadHalf<kType>(p), LoadHalf<kType>(p + 8 * FloatBytes(kType))};
   }
-  HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-    for (int half = 0; half < 2; ++half) StoreHalf<HalfPanel>(op, 0, (panel + p) * kPanelRows + 8 * half, acc[p][half]);
+  HR_KERNEL_INLINE static Column Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  HR_KERNEL_INLINE static Column AddTimes(Column w, float x, Column sum) {
+    const __m256 value = _mm256_set1_ps(x);
+    return {_mm256_fmadd_ps(w.v[0], value, sum.v[0]), _mm256_fmadd_ps(w.v[1], value, sum.v[1])};
   }
-}
-
-constexpr int kFloatTileRows = 6;  // 12 sums, two columns of weights and a value: 15 of 16 registers
-
-template <DType T>
-void RowsOf(const MatMul& op, int64_t panel, int64_t row, int64_t rows) {
-  using TileFn = void (*)(const MatMul&, int64_t, int64_t);
-  static constexpr TileFn kTiles[kFloatTileRows] = {FloatTile<T, 1>, FloatTile<T, 2>, FloatTile<T, 3>,
-                                                    FloatTile<T, 4>, FloatTile<T, 5>, FloatTile<T, 6>};
-  kTiles[(rows < kFloatTileRows ? rows : kFloatTileRows) - 1](op, panel, row);
-}
+  HR_KERNEL_INLINE static void Store(const MatMul& op, int64_t m, int64_t panel, Column sum) {
+    StoreHalf<HalfPanel>(op, m, panel * kPanelRows, sum.v[0]);
+    StoreHalf<HalfPanel>(op, m, panel * kPanelRows + 8, sum.v[1]);
+  }
+};
 
 }  // namespace
 
 void Avx2FloatMatMul(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
-  WithFloatType(op.weights.dtype, [&]<DType kType>() __attribute__((always_inline)) {
-    const int64_t rows = op.activations.rows;
-    int64_t p = panel_begin;
-    if (rows == 1) {
-      for (; p + 4 <= panel_end; p += 4) FourPanels<kType>(op, p);
-    }
-    for (; p < panel_end; ++p) {
-      for (int64_t row = 0; row < rows; row += kFloatTileRows) RowsOf<kType>(op, p, row, rows - row);
-    }
-  });
+  FloatPanels<Columns>(op, panel_begin, panel_end);
 }
 
 }  // namespace headrace

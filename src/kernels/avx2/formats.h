@@ -9,7 +9,7 @@
 namespace headrace {
 namespace {
 
-constexpr int kPrefetchBytes = 3072;  // as in avx512/formats.h
+constexpr int kPrefetchBytes = 3072;
 
 HR_KERNEL_INLINE __m256i BytesToInts(const void* p) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)));

@@ -1,6 +1,7 @@
 #include "kernels/avx512/floats.h"
 
 #include "kernels/avx512/tiles.h"
+#include "kernels/float_tiles.h"
 
 namespace headrace {
 namespace {
@@ -34,66 +35,28 @@ HR_KERNEL_INLINE __m512 LoadColumn(const std::byte* p) {
   }
 }
 
-// P panels times N rows from `row`: P * N chains hide the latency of the multiply-add.
-template <DType kType, int P, int N>
-void FloatTile(const MatMul& op, int64_t panel, int64_t row) {
-  constexpr int kColumnBytes = kPanelRows * FloatBytes(kType);
-  const Activations& a = op.activations;
-  const float* x = a.values + row * a.value_stride;
-  const std::byte* w[P];
-  HR_UNROLL for (int p = 0; p < P; ++p) w[p] = op.weights.data + (panel + p) * op.weights.panel_bytes;
-  __m512 acc[P][N];
-  HR_UNROLL for (int p = 0; p < P; ++p) { HR_UNROLL for (int n = 0; n < N; ++n) acc[p][n] = _mm512_setzero_ps(); }
-  for (int64_t k = 0; k < a.columns; ++k) {
-    HR_UNROLL for (int p = 0; p < P; ++p) {
-      const std::byte* at = w[p] + k * kColumnBytes;
-      _mm_prefetch(reinterpret_cast<const char*>(at + kPrefetchBytes), _MM_HINT_T0);
-      const __m512 weights = LoadColumn<kType>(at);
-      HR_UNROLL for (int n = 0; n < N; ++n) acc[p][n] =
-          _mm512_fmadd_ps(weights, _mm512_set1_ps(x[n * a.value_stride + k]), acc[p][n]);
-    }
-  }
-  HR_UNROLL for (int p = 0; p < P; ++p) {
-    HR_UNROLL for (int n = 0; n < N; ++n) StorePanel(op, row + n, panel + p, acc[p][n]);
-  }
-}
+struct Columns {
+  using Column = __m512;
+  static constexpr int kTileRows = kTileColumns;
 
-using TileFn = void (*)(const MatMul&, int64_t, int64_t);
-template <DType T>
-TileFn TileOf(int width) {
-  static constexpr TileFn kTiles[kTileColumns] = {FloatTile<T, 1, 1>,  FloatTile<T, 1, 2>,  FloatTile<T, 1, 3>,
-                                                  FloatTile<T, 1, 4>,  FloatTile<T, 1, 5>,  FloatTile<T, 1, 6>,
-                                                  FloatTile<T, 1, 7>,  FloatTile<T, 1, 8>,  FloatTile<T, 1, 9>,
-                                                  FloatTile<T, 1, 10>, FloatTile<T, 1, 11>, FloatTile<T, 1, 12>};
-  return kTiles[width - 1];
-}
-
-// As many panels at once as few rows leave registers and chains for.
-template <DType kType>
-int64_t WidePanels(const MatMul& op, int64_t panel, int64_t panel_end) {
-  const int64_t rows = op.activations.rows;
-  if (rows == 1) {
-    for (; panel + 4 <= panel_end; panel += 4) FloatTile<kType, 4, 1>(op, panel, 0);
-  } else if (rows == 2) {
-    for (; panel + 4 <= panel_end; panel += 4) FloatTile<kType, 4, 2>(op, panel, 0);
-  } else if (rows == 3) {
-    for (; panel + 2 <= panel_end; panel += 2) FloatTile<kType, 2, 3>(op, panel, 0);
-  } else if (rows == 4) {
-    for (; panel + 2 <= panel_end; panel += 2) FloatTile<kType, 2, 4>(op, panel, 0);
+  HR_KERNEL_INLINE static constexpr int PanelsAtOnce(int rows) { return rows <= 2 ? 4 : rows <= 4 ? 2 : 1; }
+  template <DType kType>
+  HR_KERNEL_INLINE static Column Load(const std::byte* p) {
+    return LoadColumn<kType>(p);
   }
-  return panel;
-}
+  HR_KERNEL_INLINE static Column Zero() { return _mm512_setzero_ps(); }
+  HR_KERNEL_INLINE static Column AddTimes(Column w, float x, Column sum) {
+    return _mm512_fmadd_ps(w, _mm512_set1_ps(x), sum);
+  }
+  HR_KERNEL_INLINE static void Store(const MatMul& op, int64_t m, int64_t panel, Column sum) {
+    StorePanel(op, m, panel, sum);
+  }
+};
 
 }  // namespace
 
 void Avx512FloatMatMul(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
-  WithFloatType(op.weights.dtype, [&]<DType kType>() __attribute__((always_inline)) {
-    for (int64_t p = WidePanels<kType>(op, panel_begin, panel_end); p < panel_end; ++p) {
-      for (int64_t t = 0; t < op.activations.tiles(); ++t) {
-        TileOf<kType>(op.activations.TileWidth(t))(op, p, t * kTileColumns);
-      }
-    }
-  });
+  FloatPanels<Columns>(op, panel_begin, panel_end);
 }
 
 }  // namespace headrace

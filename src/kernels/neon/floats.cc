@@ -1,4 +1,5 @@
 // The NEON product of weights that are floats: a whole panel, four vectors of rows, at a time.
+#include "kernels/float_tiles.h"
 #include "kernels/neon/half_panel.h"
 #include "kernels/neon/neon.h"
 
@@ -6,7 +7,7 @@ namespace headrace {
 namespace {
 
 // 16 rows of one column.
-struct Column {
+struct ColumnOf16 {
   float32x4_t v[4];
 };
 
@@ -22,8 +23,8 @@ HR_KERNEL_INLINE float32x4_t FromE4m3(int16x4_t bytes) {
 }
 
 template <DType kType>
-HR_KERNEL_INLINE Column LoadColumn(const std::byte* p) {
-  Column c;
+HR_KERNEL_INLINE ColumnOf16 LoadColumn(const std::byte* p) {
+  ColumnOf16 c;
   HR_UNROLL for (int i = 0; i < 4; ++i) {
     if constexpr (kType == DType::kF32) {
       c.v[i] = vld1q_f32(reinterpret_cast<const float*>(p) + 4 * i);
@@ -45,73 +46,30 @@ HR_KERNEL_INLINE Column LoadColumn(const std::byte* p) {
   return c;
 }
 
-HR_KERNEL_INLINE void StoreColumn(const MatMul& op, int64_t m, int64_t panel, const Column& sum) {
-  StoreHalf<HalfPanel>(op, m, panel * kPanelRows, {sum.v[0], sum.v[1]});
-  StoreHalf<HalfPanel>(op, m, panel * kPanelRows + 8, {sum.v[2], sum.v[3]});
-}
+struct Columns {
+  using Column = ColumnOf16;
+  static constexpr int kTileRows = 6;  // 24 sums, four vectors of weights and a value: 29 of 32 registers
 
-HR_KERNEL_INLINE void AddColumn(Column& sum, const Column& w, float x) {
-  HR_UNROLL for (int i = 0; i < 4; ++i) sum.v[i] = vfmaq_n_f32(sum.v[i], w.v[i], x);
-}
-HR_KERNEL_INLINE Column ZeroColumn() { return {vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)}; }
-
-// A whole panel times N rows from `row`: 4 * N chains hide the latency of the multiply-add.
-template <DType kType, int N>
-void FloatTile(const MatMul& op, int64_t panel, int64_t row) {
-  constexpr int kColumnBytes = kPanelRows * FloatBytes(kType);
-  const Activations& a = op.activations;
-  const float* x = a.values + row * a.value_stride;
-  const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
-  Column acc[N];
-  HR_UNROLL for (int n = 0; n < N; ++n) acc[n] = ZeroColumn();
-  for (int64_t k = 0; k < a.columns; ++k, w += kColumnBytes) {
-    __builtin_prefetch(w + kPrefetchBytes);
-    const Column column = LoadColumn<kType>(w);
-    HR_UNROLL for (int n = 0; n < N; ++n) AddColumn(acc[n], column, x[n * a.value_stride + k]);
+  HR_KERNEL_INLINE static constexpr int PanelsAtOnce(int rows) { return rows == 1 ? 4 : 1; }
+  template <DType kType>
+  HR_KERNEL_INLINE static Column Load(const std::byte* p) {
+    return LoadColumn<kType>(p);
   }
-  HR_UNROLL for (int n = 0; n < N; ++n) StoreColumn(op, row + n, panel, acc[n]);
-}
-
-// One row and four panels: 16 chains.
-template <DType kType>
-void FourPanels(const MatMul& op, int64_t panel) {
-  constexpr int kPanels = 4, kColumnBytes = kPanelRows * FloatBytes(kType);
-  const std::byte* w = op.weights.data + panel * op.weights.panel_bytes;
-  Column acc[kPanels];
-  HR_UNROLL for (int p = 0; p < kPanels; ++p) acc[p] = ZeroColumn();
-  for (int64_t k = 0; k < op.activations.columns; ++k, w += kColumnBytes) {
-    HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      const std::byte* at = w + p * op.weights.panel_bytes;
-      __builtin_prefetch(at + kPrefetchBytes);
-      AddColumn(acc[p], LoadColumn<kType>(at), op.activations.values[k]);
-    }
+  HR_KERNEL_INLINE static Column Zero() { return {vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)}; }
+  HR_KERNEL_INLINE static Column AddTimes(const Column& w, float x, Column sum) {
+    HR_UNROLL for (int i = 0; i < 4; ++i) sum.v[i] = vfmaq_n_f32(sum.v[i], w.v[i], x);
+    return sum;
   }
-  HR_UNROLL for (int p = 0; p < kPanels; ++p) StoreColumn(op, 0, panel + p, acc[p]);
-}
-
-constexpr int kFloatTileRows = 6;  // 24 sums, four vectors of weights and a value: 29 of 32 registers
-
-template <DType T>
-void RowsOf(const MatMul& op, int64_t panel, int64_t row, int64_t rows) {
-  using TileFn = void (*)(const MatMul&, int64_t, int64_t);
-  static constexpr TileFn kTiles[kFloatTileRows] = {FloatTile<T, 1>, FloatTile<T, 2>, FloatTile<T, 3>,
-                                                    FloatTile<T, 4>, FloatTile<T, 5>, FloatTile<T, 6>};
-  kTiles[(rows < kFloatTileRows ? rows : kFloatTileRows) - 1](op, panel, row);
-}
+  HR_KERNEL_INLINE static void Store(const MatMul& op, int64_t m, int64_t panel, const Column& sum) {
+    StoreHalf<HalfPanel>(op, m, panel * kPanelRows, {sum.v[0], sum.v[1]});
+    StoreHalf<HalfPanel>(op, m, panel * kPanelRows + 8, {sum.v[2], sum.v[3]});
+  }
+};
 
 }  // namespace
 
 void NeonFloatMatMul(const MatMul& op, int64_t panel_begin, int64_t panel_end) {
-  WithFloatType(op.weights.dtype, [&]<DType kType>() __attribute__((always_inline)) {
-    const int64_t rows = op.activations.rows;
-    int64_t p = panel_begin;
-    if (rows == 1) {
-      for (; p + 4 <= panel_end; p += 4) FourPanels<kType>(op, p);
-    }
-    for (; p < panel_end; ++p) {
-      for (int64_t row = 0; row < rows; row += kFloatTileRows) RowsOf<kType>(op, p, row, rows - row);
-    }
-  });
+  FloatPanels<Columns>(op, panel_begin, panel_end);
 }
 
 }  // namespace headrace

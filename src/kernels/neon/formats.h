@@ -9,7 +9,7 @@
 namespace headrace {
 namespace {
 
-constexpr int kPrefetchBytes = 3072;  // as in avx512/formats.h
+constexpr int kPrefetchBytes = 3072;
 
 struct HalfPanel;  // half_panel.h
 
