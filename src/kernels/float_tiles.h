@@ -1,6 +1,7 @@
 // The product of weights that are floats, in the operations of matmul.h, once for all instruction sets. Over a class L
 // of an ISA file's unnamed namespace, so that each instance is local to that file:
-//   Column: 16 rows of one column;  Load<kType>(p), Zero, AddTimes(w, x, sum): sum + w * x, fused;  Store
+//   Column: 16 rows of one column;  Load<kType>(p), Zero, Store;  AddTimes(w, x, sum): sum + w * x, fused, for a number
+//   or a column x
 //   kTileRows, PanelsAtOnce(rows): how many sums the registers hold
 #pragma once
 
@@ -40,10 +41,25 @@ template <typename L, DType kType, int P, int N>
 [[gnu::noinline]] void FloatTile(const MatMul& op, int64_t panel, int64_t row) {
   const Activations& a = op.activations;
   const float* x = a.values + row * a.value_stride;
-  const std::byte* w[P];
-  HR_UNROLL for (int p = 0; p < P; ++p) w[p] = op.weights.data + (panel + p) * op.weights.panel_bytes;
+  const std::byte *head[P], *w[P];
+  HR_UNROLL for (int p = 0; p < P; ++p) {
+    head[p] = op.weights.data + (panel + p) * op.weights.panel_bytes;
+    w[p] = head[p] + FloatHeadBytes(kType, a.columns);
+  }
   FloatSums<L, P, N> acc;
-  AddColumns<L, kType, P, N>(w, x, a.value_stride, 0, a.columns, acc);
+  if constexpr (HasFloatScales(kType)) {
+    for (int64_t k = 0; k < a.columns; k += kScaleColumns) {
+      FloatSums<L, P, N> part;
+      const int64_t end = k + kScaleColumns < a.columns ? k + kScaleColumns : a.columns;
+      AddColumns<L, kType, P, N>(w, x, a.value_stride, k, end, part);
+      HR_UNROLL for (int p = 0; p < P; ++p) {
+        const auto scale = L::template Load<DType::kF32>(head[p] + FloatHeadBytes(kType, k));
+        HR_UNROLL for (int n = 0; n < N; ++n) acc.v[p][n] = L::AddTimes(scale, part.v[p][n], acc.v[p][n]);
+      }
+    }
+  } else {
+    AddColumns<L, kType, P, N>(w, x, a.value_stride, 0, a.columns, acc);
+  }
   HR_UNROLL for (int p = 0; p < P; ++p) {
     HR_UNROLL for (int n = 0; n < N; ++n) L::Store(op, row + n, panel + p, acc.v[p][n]);
   }

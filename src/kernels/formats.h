@@ -132,9 +132,24 @@ struct PanelPieces {
   }
 };
 
-// Panels of floats are [column][16 rows] of the type as it is stored.
+// Panels of floats are [column][16 rows] of the type as it is stored. Those of 8-bit floats have a head before them and
+// are filled up to 64 bytes; the head is [block of 128 columns, the last one may be shorter][16 rows] of float scales.
+constexpr int kScaleColumns = 128;
+// F8_E4M3's bits are those of a half whose exponent is 8 too low: read so, without a product, their scales have this.
+constexpr float kScaleUnitE4M3 = 256;
+
 HR_KERNEL_INLINE constexpr int FloatBytes(DType type) {
   return type == DType::kF32 ? 4 : type == DType::kF16 || type == DType::kBF16 ? 2 : 1;
+}
+HR_KERNEL_INLINE constexpr bool HasFloatScales(DType type) { return type == DType::kF8E4M3 || type == DType::kF8E5M2; }
+HR_KERNEL_INLINE constexpr int64_t ScaleBlocks(int64_t columns) {
+  return (columns + kScaleColumns - 1) / kScaleColumns;
+}
+HR_KERNEL_INLINE constexpr int64_t FloatHeadBytes(DType type, int64_t columns) {
+  return HasFloatScales(type) ? ScaleBlocks(columns) * kPanelRows * 4 : 0;
+}
+HR_KERNEL_INLINE constexpr int64_t FloatPanelBytes(DType type, int64_t columns) {
+  return FloatHeadBytes(type, columns) + (columns * kPanelRows * FloatBytes(type) + 63) / 64 * 64;
 }
 
 // body.operator()<kType>() for the quantised type `type`.

@@ -73,8 +73,10 @@ void MultiplyGateUp(const KernelTable& table, const GateUp& op, GateFunction fun
 int64_t PackedBytes(DType dtype, int64_t rows, int64_t columns);
 // Describes a matrix packed at `data`.
 PackedMatrix DescribePacked(DType dtype, int64_t rows, int64_t columns, const std::byte* data);
-// Packs up to 16 consecutive rows (as the file has them, row_bytes apart) into panel `panel` at `data`.
-void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data);
+// Packs up to 16 consecutive rows (as the file has them, row_bytes apart) into panel `panel` at `data`. scales: of
+// 8-bit floats, [row_count][ScaleBlocks(columns)]; null: 1.
+void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data,
+               const float* scales = nullptr);
 // One row of a packed matrix as floats (embedding look-up).
 void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out);
 

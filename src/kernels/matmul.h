@@ -6,7 +6,9 @@
 //   Q2_K, Q3_K, Q6_K:       acc = fma(float(factor0 * dot0 + factor1 * dot1), d * activation_scale, acc)
 //   other quantised types:  acc = fma(float(dot), weight_scale * activation_scale, acc); weight_scale = d * factor for
 //                           Q4_K and Q5_K, half of the stored power of two for MXFP4 (its integers are doubled)
-//   floats of any width:    acc = fma(w, x, acc) for each k
+//   F32, F16, BF16:         acc = fma(w, x, acc) for each k
+//   F8_E4M3, F8_E5M2:       part = +0, part = fma(w, x, part) for each k of 128 columns, acc = fma(scale, part, acc)
+//                           REQUIRES: finite weights. w of F8_E4M3 is the value / 256, scale the matrix's * 256
 // Dots and sums are integers, over all 32 columns or, with 0 and 1, over 16 each.
 // then out = acc, or out = out + acc with accumulate. For quantised types a row with wide groups then adds rest, summed
 // the same way from +0 over its wide groups' second planes alone: out = out + rest.

@@ -16,7 +16,7 @@ int64_t FileRowBytes(DType dtype, int64_t columns) {
 
 int64_t PanelBytes(DType dtype, int64_t columns) {
   if (IsQuantised(dtype)) return FormatOf(dtype).PanelBytes(columns / kGroup);
-  return columns * kPanelRows * FloatBytes(dtype);
+  return FloatPanelBytes(dtype, columns);
 }
 
 uint16_t LoadU16(const uint8_t* p) {
@@ -207,6 +207,13 @@ void PackFloatRow(int64_t columns, int bytes, const std::byte* row, int lane, st
       return PackFloats<4>(columns, row, lane, panel);
   }
 }
+// One row's scales into the head of its panel; null: 1.
+void PackFloatScales(DType dtype, int64_t columns, const float* scales, int lane, std::byte* head) {
+  for (int64_t b = 0; b < ScaleBlocks(columns); ++b) {
+    As<float>(head + (b * kPanelRows + lane) * int64_t{sizeof(float)}) =
+        (scales != nullptr ? scales[b] : 1.0f) * (dtype == DType::kF8E4M3 ? kScaleUnitE4M3 : 1.0f);
+  }
+}
 
 }  // namespace
 
@@ -224,7 +231,8 @@ PackedMatrix DescribePacked(DType dtype, int64_t rows, int64_t columns, const st
   return matrix;
 }
 
-void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data) {
+void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data,
+               const float* scales) {
   CHECK_LE(row_count, kPanelRows);
   CHECK(Info(dtype).HasKernels());
   const int64_t bytes = PanelBytes(dtype, columns), row_bytes = FileRowBytes(dtype, columns);
@@ -235,8 +243,10 @@ void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_
     if (IsQuantised(dtype)) {
       PackRow(dtype, columns, row, lane, out);
     } else {
-      PackFloatRow(columns, FloatBytes(dtype), row, lane, out);
+      PackFloatRow(columns, FloatBytes(dtype), row, lane, out + FloatHeadBytes(dtype, columns));
     }
+    if (!HasFloatScales(dtype)) continue;
+    PackFloatScales(dtype, columns, scales != nullptr ? scales + lane * ScaleBlocks(columns) : nullptr, lane, out);
   }
 }
 
@@ -245,7 +255,10 @@ void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out) {
   const std::byte* panel = matrix.data + row / kPanelRows * matrix.panel_bytes;
   const int lane = static_cast<int>(row % kPanelRows);
   if (!IsQuantised(matrix.dtype)) {
-    return ReadPanelFloats(matrix.dtype, panel, lane, matrix.columns, out);
+    ReadPanelFloats(matrix, panel, lane, 0, matrix.columns, out);
+    if (!HasFloatScales(matrix.dtype)) return;
+    for (int64_t k = 0; k < matrix.columns; ++k) out[k] = ReadPanelScale(panel, lane, k / kScaleColumns) * out[k];
+    return;
   }
   const GroupKind kind = FormatOf(matrix.dtype).kind;
   for (int64_t g = 0; g < matrix.columns / kGroup; ++g, out += kGroup) {

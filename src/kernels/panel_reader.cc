@@ -42,7 +42,7 @@ float FloatAt(const std::byte* p) {
   } else if constexpr (kType == DType::kBF16) {
     return Bf16ToFloat(As<uint16_t>(p));
   } else if constexpr (kType == DType::kF8E4M3) {
-    return E4m3ToFloat(static_cast<uint8_t>(*p));
+    return E4m3ToFloat(static_cast<uint8_t>(*p)) / kScaleUnitE4M3;
   } else {
     return E5m2ToFloat(static_cast<uint8_t>(*p));
   }
@@ -95,11 +95,18 @@ WeightGroup ReadPanelGroup(const PackedMatrix& matrix, const std::byte* panel, i
   return g;
 }
 
-void ReadPanelFloats(DType type, const std::byte* panel, int lane, int64_t columns, float* out) {
-  WithFloatType(type, [&]<DType kType>() {
-    const std::byte* p = panel + lane * FloatBytes(kType);
-    for (int64_t k = 0; k < columns; ++k, p += kPanelRows * FloatBytes(kType)) out[k] = FloatAt<kType>(p);
+void ReadPanelFloats(const PackedMatrix& matrix, const std::byte* panel, int lane, int64_t first, int64_t count,
+                     float* out) {
+  WithFloatType(matrix.dtype, [&]<DType kType>() {
+    constexpr int kColumnBytes = kPanelRows * FloatBytes(kType);
+    const std::byte* p =
+        panel + FloatHeadBytes(kType, matrix.columns) + first * kColumnBytes + lane * FloatBytes(kType);
+    for (int64_t k = 0; k < count; ++k, p += kColumnBytes) out[k] = FloatAt<kType>(p);
   });
+}
+
+float ReadPanelScale(const std::byte* panel, int lane, int64_t block) {
+  return As<float>(panel + (block * kPanelRows + lane) * int64_t{sizeof(float)});
 }
 
 }  // namespace headrace

@@ -15,7 +15,11 @@ struct WeightGroup {
 };
 
 WeightGroup ReadPanelGroup(const PackedMatrix& matrix, const std::byte* panel, int lane, int64_t group);
-// The same for panels of floats: a whole row.
-void ReadPanelFloats(DType type, const std::byte* panel, int lane, int64_t columns, float* out);
+// The same for panels of floats: columns [first, first + count) of one row, without scales;
+// of F8_E4M3 divided by kScaleUnitE4M3.
+void ReadPanelFloats(const PackedMatrix& matrix, const std::byte* panel, int lane, int64_t first, int64_t count,
+                     float* out);
+// What these are multiplied by in 128 columns of 8-bit floats.
+float ReadPanelScale(const std::byte* panel, int lane, int64_t block);
 
 }  // namespace headrace

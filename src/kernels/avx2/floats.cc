@@ -6,15 +6,11 @@
 namespace headrace {
 namespace {
 
-// E4m3ToFloat: as halves the exponents are 8 too low.
+// Value / 256: as a half, the sign above it.
 HR_KERNEL_INLINE __m256 LoadE4m3(const std::byte* p) {
   const __m128i bytes = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-  const __m128i magnitude = _mm_and_si128(bytes, _mm_set1_epi16(0x7F));
-  const __m128i sign = _mm_and_si128(bytes, _mm_set1_epi16(static_cast<int16_t>(0x8000)));
-  const __m128i half = _mm_or_si128(_mm_slli_epi16(magnitude, 7), sign);
-  const __m256i nan = _mm256_cvtepi16_epi32(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7F)));
-  const __m256 value = _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0f));
-  return _mm256_blendv_ps(value, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000)), _mm256_castsi256_ps(nan));
+  const __m128i half = _mm_and_si128(_mm_slli_epi16(bytes, 7), _mm_set1_epi16(static_cast<int16_t>(0xBFFF)));
+  return _mm256_cvtph_ps(half);
 }
 
 // Eight rows of one column.
@@ -50,6 +46,9 @@ struct Columns {
   HR_KERNEL_INLINE static Column AddTimes(Column w, float x, Column sum) {
     const __m256 value = _mm256_set1_ps(x);
     return {_mm256_fmadd_ps(w.v[0], value, sum.v[0]), _mm256_fmadd_ps(w.v[1], value, sum.v[1])};
+  }
+  HR_KERNEL_INLINE static Column AddTimes(Column w, Column x, Column sum) {
+    return {_mm256_fmadd_ps(w.v[0], x.v[0], sum.v[0]), _mm256_fmadd_ps(w.v[1], x.v[1], sum.v[1])};
   }
   HR_KERNEL_INLINE static void Store(const MatMul& op, int64_t m, int64_t panel, Column sum) {
     StoreHalf<HalfPanel>(op, m, panel * kPanelRows, sum.v[0]);

@@ -6,15 +6,11 @@
 namespace headrace {
 namespace {
 
-// E4m3ToFloat: as halves the exponents are 8 too low.
+// Value / 256: as a half, the sign above it.
 HR_KERNEL_INLINE __m512 LoadE4m3(const std::byte* p) {
   const __m256i bytes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256i magnitude = _mm256_and_si256(bytes, _mm256_set1_epi16(0x7F));
-  const __m256i sign = _mm256_and_si256(bytes, _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
-  const __m256i half = _mm256_or_si256(_mm256_slli_epi16(magnitude, 7), sign);
-  const __mmask16 nan = _mm256_cmpeq_epi16_mask(magnitude, _mm256_set1_epi16(0x7F));
-  const __m512 value = _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0f));
-  return _mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7FC00000)));
+  const __m256i half = _mm256_and_si256(_mm256_slli_epi16(bytes, 7), _mm256_set1_epi16(static_cast<int16_t>(0xBFFF)));
+  return _mm512_cvtph_ps(half);
 }
 
 // 16 rows of one column.
@@ -48,6 +44,7 @@ struct Columns {
   HR_KERNEL_INLINE static Column AddTimes(Column w, float x, Column sum) {
     return _mm512_fmadd_ps(w, _mm512_set1_ps(x), sum);
   }
+  HR_KERNEL_INLINE static Column AddTimes(Column w, Column x, Column sum) { return _mm512_fmadd_ps(w, x, sum); }
   HR_KERNEL_INLINE static void Store(const MatMul& op, int64_t m, int64_t panel, Column sum) {
     StorePanel(op, m, panel, sum);
   }

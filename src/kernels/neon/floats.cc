@@ -13,15 +13,6 @@ struct ColumnOf16 {
 
 HR_KERNEL_INLINE float32x4_t FromHalves(uint16x4_t x) { return vcvt_f32_f16(vreinterpret_f16_u16(x)); }
 
-// E4m3ToFloat: as halves the exponents are 8 too low.
-HR_KERNEL_INLINE float32x4_t FromE4m3(int16x4_t bytes) {
-  const uint16x4_t magnitude = vand_u16(vreinterpret_u16_s16(bytes), vdup_n_u16(0x7F));
-  const uint16x4_t sign = vand_u16(vreinterpret_u16_s16(bytes), vdup_n_u16(0x8000));
-  const float32x4_t value = vmulq_n_f32(FromHalves(vorr_u16(vshl_n_u16(magnitude, 7), sign)), 256.0f);
-  const int32x4_t nan = vmovl_s16(vreinterpret_s16_u16(vceq_u16(magnitude, vdup_n_u16(0x7F))));
-  return vbslq_f32(vreinterpretq_u32_s32(nan), vreinterpretq_f32_u32(vdupq_n_u32(0x7FC00000)), value);
-}
-
 template <DType kType>
 HR_KERNEL_INLINE ColumnOf16 LoadColumn(const std::byte* p) {
   ColumnOf16 c;
@@ -37,10 +28,12 @@ HR_KERNEL_INLINE ColumnOf16 LoadColumn(const std::byte* p) {
   if constexpr (FloatBytes(kType) == 1) {
     HR_UNROLL for (int i = 0; i < 2; ++i) {
       const int16x8_t bytes = vmovl_s8(vld1_s8(reinterpret_cast<const int8_t*>(p) + 8 * i));
-      const uint16x8_t halves = vshlq_n_u16(vreinterpretq_u16_s16(bytes), 8);
-      constexpr bool kE4 = kType == DType::kF8E4M3;
-      c.v[2 * i] = kE4 ? FromE4m3(vget_low_s16(bytes)) : FromHalves(vget_low_u16(halves));
-      c.v[2 * i + 1] = kE4 ? FromE4m3(vget_high_s16(bytes)) : FromHalves(vget_high_u16(halves));
+      // E4M3: value / 256, as a half, the sign above it.
+      const uint16x8_t halves = kType == DType::kF8E5M2
+                                    ? vshlq_n_u16(vreinterpretq_u16_s16(bytes), 8)
+                                    : vandq_u16(vshlq_n_u16(vreinterpretq_u16_s16(bytes), 7), vdupq_n_u16(0xBFFF));
+      c.v[2 * i] = FromHalves(vget_low_u16(halves));
+      c.v[2 * i + 1] = FromHalves(vget_high_u16(halves));
     }
   }
   return c;
@@ -58,6 +51,10 @@ struct Columns {
   HR_KERNEL_INLINE static Column Zero() { return {vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)}; }
   HR_KERNEL_INLINE static Column AddTimes(const Column& w, float x, Column sum) {
     HR_UNROLL for (int i = 0; i < 4; ++i) sum.v[i] = vfmaq_n_f32(sum.v[i], w.v[i], x);
+    return sum;
+  }
+  HR_KERNEL_INLINE static Column AddTimes(const Column& w, const Column& x, Column sum) {
+    HR_UNROLL for (int i = 0; i < 4; ++i) sum.v[i] = vfmaq_f32(sum.v[i], w.v[i], x.v[i]);
     return sum;
   }
   HR_KERNEL_INLINE static void Store(const MatMul& op, int64_t m, int64_t panel, const Column& sum) {

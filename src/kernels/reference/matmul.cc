@@ -60,18 +60,18 @@ void QuantisedRow(const MatMul& op, const std::byte* panel, int lane, int64_t r)
   }
 }
 
-constexpr int64_t kColumnsAtOnce = 256;
-
 void FloatRow(const MatMul& op, const std::byte* panel, int lane, int64_t r) {
   const PackedMatrix& w = op.weights;
-  const int64_t column_bytes = kPanelRows * FloatBytes(w.dtype);
+  const bool scaled = HasFloatScales(w.dtype);
   for (int64_t m = 0; m < op.activations.rows; ++m) {
     const float* x = op.activations.values + m * op.activations.value_stride;
-    float acc = 0, weights[kColumnsAtOnce];
-    for (int64_t k = 0; k < w.columns; k += kColumnsAtOnce) {
-      const int64_t count = w.columns - k < kColumnsAtOnce ? w.columns - k : kColumnsAtOnce;
-      ReadPanelFloats(w.dtype, panel + k * column_bytes, lane, count, weights);
-      for (int64_t i = 0; i < count; ++i) acc = FusedMulAdd(weights[i], x[k + i], acc);
+    float acc = 0, weights[kScaleColumns];
+    for (int64_t k = 0; k < w.columns; k += kScaleColumns) {
+      const int64_t count = w.columns - k < kScaleColumns ? w.columns - k : kScaleColumns;
+      ReadPanelFloats(w, panel, lane, k, count, weights);
+      float part = scaled ? 0 : acc;
+      for (int64_t i = 0; i < count; ++i) part = FusedMulAdd(weights[i], x[k + i], part);
+      acc = scaled ? FusedMulAdd(ReadPanelScale(panel, lane, k / kScaleColumns), part, acc) : part;
     }
     StoreOne(op, m, r, acc);
   }
