@@ -14,7 +14,7 @@ ModelCost CostOf(const ModelFile& file, const ModelConfig& config, KvType kv_typ
   const std::string_view head = file.Find(output) != nullptr ? output : embedding;
   ModelCost cost{.kv_bytes_per_token = config.KvBytesPerToken(kv_type)};
   for (const TensorInfo& t : file.tensors()) {
-    if (t.shape.size() != 2) continue;
+    if (t.shape.size() != 2 || t.name.ends_with("weight_scale") || t.name.ends_with("weight_scale_inv")) continue;
     const int64_t parameters = t.rows() * t.columns();
     if (t.name == head)
       cost.head_parameters = parameters;

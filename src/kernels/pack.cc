@@ -234,7 +234,7 @@ PackedMatrix DescribePacked(DType dtype, int64_t rows, int64_t columns, const st
 void PackPanel(DType dtype, int64_t columns, const std::byte* rows, int64_t row_count, int64_t panel, std::byte* data,
                const float* scales) {
   CHECK_LE(row_count, kPanelRows);
-  CHECK(Info(dtype).HasKernels());
+  CHECK(Info(dtype).computable);
   const int64_t bytes = PanelBytes(dtype, columns), row_bytes = FileRowBytes(dtype, columns);
   std::byte* out = data + panel * bytes;
   std::memset(out, 0, static_cast<size_t>(bytes));

@@ -9,8 +9,10 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "kernels/formats.h"
 #include "model/llama.h"
 #include "model/pack_cache.h"
+#include "model/weight_scales.h"
 #include "tensor/dequantize.h"
 #include "tensor/finite.h"
 
@@ -55,6 +57,7 @@ class LlamaModel::Loader {
     int64_t first_row = 0;  // of the tensor that holds the matrix,
     int64_t rows = 0;       // and how many are its own
     bool norm = false;      // of a vector: the weights of a norm
+    WeightScales scales = {};
   };
 
   Status Plan() {
@@ -114,19 +117,27 @@ class LlamaModel::Loader {
                               info.block_elements),
                   tensor->name);
     }
+    HR_ASSIGN_OR_RETURN(const WeightScales scales, ScalesOf(*tensor));
+    if (scales.tensor() != nullptr) used_.insert(scales.tensor()->name);
     *out = DescribePacked(tensor->dtype, rows, columns, nullptr);
     const int64_t offset = Reserve(PackedBytes(tensor->dtype, rows, columns), tensor->dtype, rows, columns);
     matrices_.emplace_back(out, offset);
     const int64_t run = std::max<int64_t>(1, kReadBytes / out->panel_bytes);
     for (int64_t p = 0; p < out->panels(); p += run)
-      units_.push_back({tensor, offset, p, std::min(run, out->panels() - p), first, rows});
+      units_.push_back({tensor, offset, p, std::min(run, out->panels() - p), first, rows, false, scales});
     return {};
   }
 
-  // Nothing where the family has no such tensor.
+  Result<WeightScales> ScalesOf(const TensorInfo& tensor) {
+    has_float8_ |= HasFloatScales(tensor.dtype);
+    return WeightScales::Find(file_, tensor, model_.config_.has_weight_scales);
+  }
+
+  // Nothing where the family has no such tensor. Scales of a vector are no part of any checkpoint, and not used.
   Status Vector(const TensorNames& names, int layer, int64_t size, const float** out, bool norm = true) {
     if (!names) return {};
     HR_ASSIGN_OR_RETURN(const TensorInfo* tensor, Need(names, layer, {size}));
+    HR_RETURN_IF_ERROR(ScalesOf(*tensor));
     const int64_t offset = Reserve(size * 4, DType::kF32, 0, size);
     vectors_.emplace_back(out, offset);
     units_.push_back({tensor, offset, -1, 0, 0, size, norm});
@@ -218,11 +229,13 @@ class LlamaModel::Loader {
     return {};
   }
 
-  // Tables that other programs derive again are listed; anything else would change the answer if it were left out.
+  // Tables that other programs derive again and scales of activations are listed; anything else would change the answer
+  // if it were left out.
   Status RefuseUnknownTensors() {
     for (const TensorInfo& tensor : file_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      if (!tensor.name.ends_with("inv_freq") && !tensor.name.ends_with("rotary_emb.freqs")) {
+      if (!tensor.name.ends_with("inv_freq") && !tensor.name.ends_with("rotary_emb.freqs") &&
+          !(has_float8_ && IsActivationScale(tensor))) {
         return Fail(ErrorCode::kUnsupported,
                     fmt::format("tensor {} is not part of the {} architecture as supported here (its biases, "
                                 "experts and adapters are not, unless all such models have them)",
@@ -274,9 +287,12 @@ class LlamaModel::Loader {
       if (AllFinite(tensor.dtype, buffer.data() + r * row_bytes, tensor.columns())) continue;
       return NotFinite(tensor, fmt::format(" in row {}", unit.first_row + first_row + r));
     }
+    std::vector<float> scales;
+    HR_RETURN_IF_ERROR(unit.scales.Read(file_, unit.first_row + first_row, rows, buffer.data(), &scales));
     for (int64_t p = 0; p < unit.panels; ++p) {
       PackPanel(tensor.dtype, tensor.columns(), buffer.data() + p * kPanelRows * row_bytes,
-                std::min<int64_t>(kPanelRows, rows - p * kPanelRows), unit.first_panel + p, out);
+                std::min<int64_t>(kPanelRows, rows - p * kPanelRows), unit.first_panel + p, out,
+                scales.empty() ? nullptr : scales.data() + p * kPanelRows * ScaleBlocks(tensor.columns()));
     }
     return {};
   }
@@ -331,6 +347,7 @@ class LlamaModel::Loader {
   ComputePool& pool_;
   const LoadOptions& options_;
   bool tied_ = false;
+  bool has_float8_ = false;
   std::vector<float> rope_factors_;
   int64_t bytes_ = 0;
   std::vector<PackedPart> parts_;  // in order of their offsets

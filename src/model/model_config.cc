@@ -7,6 +7,7 @@
 
 #include "kernels/attention.h"
 #include "model/families/family.h"
+#include "model/weight_scales.h"
 
 namespace headrace {
 namespace {
@@ -156,11 +157,12 @@ Result<ModelConfig> FromHuggingFace(const ModelFile& file) {
                 "config.json");
   const HfSettings json(file, config);
   HR_RETURN_IF_ERROR(RefuseOtherTasks(json));
+  ModelConfig c;
+  HR_RETURN_IF_ERROR(ReadQuantization(json, c));
   if (const HfSettings::Json* nested = json.Object("text_config")) {
     const HfSettings::Json inner = *nested;
     for (const auto& [key, value] : inner.items()) config[key] = value;
   }
-  ModelConfig c;
   HR_ASSIGN_OR_RETURN(c.family, FamilyOfModelType(json.String("model_type", "")));
   c.architecture = c.family->name;
   c.name = json.String("_name_or_path", file.name());

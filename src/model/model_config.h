@@ -30,6 +30,7 @@ struct ModelConfig {
   int64_t context = 0;  // longest sequence the model was trained for
   float norm_eps = 1e-5f;
   bool tied_head_declared = false;  // config says so; GGUF says it by leaving the head out
+  bool has_weight_scales = false;   // of 8-bit floats, each in a tensor of its own: weight_scales.h
   RopeConfig rope;
   // Sliding windows: layers that see the last `window` tokens only, the query's own included. 0: none has one.
   int64_t window = 0;

@@ -30,7 +30,7 @@ namespace headrace {
 
 // Raised whenever the bytes of a packed model change: order of parts, layout of panels, what is added to a norm.
 // PackCacheTest.TheVersionNamesTheBytes compares them.
-constexpr uint32_t kPackVersion = 1;
+constexpr uint32_t kPackVersion = 2;
 // Read, hashed and compared by one thread at a time.
 constexpr uint64_t kPackSegmentBytes = 4ull << 20;
 

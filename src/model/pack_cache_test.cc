@@ -21,7 +21,7 @@
 #include <thread>
 
 #include "model/llama.h"
-#include "model/seeded_llama.h"
+#include "model/seeded_float8.h"
 
 namespace headrace {
 namespace {
@@ -288,6 +288,20 @@ TEST_F(PackedFileTest, ProcessesAtOnceAllServeTheSameWeights) {
 
 // ---- version ----
 
+std::string PackedHash(const ModelFile& file) {
+  ComputePool pool(1);
+  const auto loaded = LlamaModel::Load(file, *ReadModelConfig(file), ReferenceKernels(), pool,
+                                       {.context = 64, .rows_max = 1, .logit_rows_max = 1});
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  unsigned char digest[32];
+  size_t size = 0;
+  const auto weights = (*loaded)->weights();
+  EXPECT_EQ(EVP_Q_digest(nullptr, "SHA256", nullptr, weights.data(), weights.size(), digest, &size), 1);
+  std::string hex;
+  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
 TEST(PackVersionTest, TheVersionNamesTheBytes) {
   // Other bytes need another kPackVersion: else an older file would be served to newer kernels. (A changed quantiser of
   // the seeded models changes them, too, and needs none.)
@@ -298,19 +312,12 @@ TEST(PackVersionTest, TheVersionNamesTheBytes) {
                                   DType::kQ5_1, DType::kQ8_0, DType::kQ2_K, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K,
                                   DType::kQ6_K, DType::kIQ4_NL, DType::kMXFP4},
                         .tied = false});
-  const auto file = OpenSeededLlama(model);
-  ComputePool pool(1);
-  const auto loaded = LlamaModel::Load(*file, *ReadModelConfig(*file), ReferenceKernels(), pool,
-                                       {.context = 64, .rows_max = 1, .logit_rows_max = 1});
-  ASSERT_TRUE(loaded) << loaded.error().message;
-  unsigned char digest[32];
-  size_t size = 0;
-  const auto weights = (*loaded)->weights();
-  ASSERT_EQ(EVP_Q_digest(nullptr, "SHA256", nullptr, weights.data(), weights.size(), digest, &size), 1);
-  std::string hex;
-  for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
-  EXPECT_EQ(fmt::format("{} {}", kPackVersion, hex),
-            "1 a68e751aa5be5d8bdaa483c7872b8ac247d0d0e66c11cb2b172ea758e110de3f");
+  const Float8Bytes e4m3 = BuildSeededFloat8({.model = {.layers = 1, .width = 160}});
+  const Float8Bytes e5m2 = BuildSeededFloat8({.model = {.layers = 1, .width = 160}, .type = DType::kF8E5M2});
+  EXPECT_EQ(kPackVersion, 2u);
+  EXPECT_EQ(PackedHash(*OpenSeededLlama(model)), "a68e751aa5be5d8bdaa483c7872b8ac247d0d0e66c11cb2b172ea758e110de3f");
+  EXPECT_EQ(PackedHash(*OpenSeededFloat8(e4m3)), "f34df8f3218525a0f747b9aa514e827c432eb5e7b9f32d49d2d3723fed7222ea");
+  EXPECT_EQ(PackedHash(*OpenSeededFloat8(e5m2)), "08ac2013c441c9e3a721021ed0f268da44c131554488ce15adc9848b4f622b00");
 }
 
 }  // namespace

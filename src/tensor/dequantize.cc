@@ -171,7 +171,7 @@ void Blocks(DType type, const uint8_t* row, int64_t columns, float* out, Block&&
 }  // namespace
 
 void DequantizeRow(DType type, const std::byte* row, int64_t columns, float* out) {
-  CHECK(Info(type).HasKernels());
+  CHECK(Info(type).computable);
   CHECK_EQ(columns % Info(type).block_elements, 0);
   const auto* bytes = reinterpret_cast<const uint8_t*>(row);
   switch (type) {

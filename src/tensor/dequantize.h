@@ -10,7 +10,7 @@
 namespace headrace {
 
 // row: RowBytes(type, columns) bytes of any alignment; out: columns floats.
-// REQUIRES: Info(type).HasKernels(), columns a multiple of block_elements.
+// REQUIRES: Info(type).computable, columns a multiple of block_elements.
 void DequantizeRow(DType type, const std::byte* row, int64_t columns, float* out);
 
 // Scale and minimum number `index` (0..7) of a Q4_K or Q5_K super-block, 6 bits each, packed in 12 bytes: four whole

@@ -66,11 +66,6 @@ struct DTypeInfo {
   int block_elements;     // a row holds whole blocks
   int block_bytes;
   bool computable;  // a file's tensor of this type can be used
-  // FP8: DequantizeRow and the kernels take it, but its checkpoints keep scales in tensors of their own (weight_scale,
-  // weight_scale_inv), which are not read yet.
-  bool lacks_scales = false;
-
-  bool HasKernels() const { return computable || lacks_scales; }
 };
 
 const DTypeInfo& Info(DType type);

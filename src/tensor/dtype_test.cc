@@ -45,7 +45,8 @@ TEST(DTypeTest, ImpossibleRowsAreErrors) {
 
 TEST(DTypeTest, TheListOfComputableTypesIsForPeople) {
   EXPECT_EQ(ComputableTypeNames(),
-            "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, MXFP4");
+            "F32, F16, BF16, F8_E4M3, F8_E5M2, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
+            "MXFP4");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace headrace {
 
 // row: RowBytes(type, columns) bytes of any alignment. False when a value that DequantizeRow would give is not finite.
-// REQUIRES: Info(type).HasKernels(), columns a multiple of block_elements.
+// REQUIRES: Info(type).computable, columns a multiple of block_elements.
 bool AllFinite(DType type, const std::byte* row, int64_t columns);
 
 }  // namespace headrace

@@ -247,7 +247,7 @@ void Blocks(DType type, const float* row, int64_t columns, uint8_t* out, Block&&
 }  // namespace
 
 void QuantizeRow(DType type, const float* row, int64_t columns, std::byte* out) {
-  CHECK(Info(type).HasKernels());
+  CHECK(Info(type).computable);
   CHECK_EQ(columns % Info(type).block_elements, 0);
   auto* bytes = reinterpret_cast<uint8_t*>(out);
   switch (type) {

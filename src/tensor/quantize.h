@@ -11,7 +11,7 @@
 namespace headrace {
 
 // row: columns finite floats; out: RowBytes(type, columns) bytes of any alignment.
-// REQUIRES: Info(type).HasKernels(), columns a multiple of block_elements.
+// REQUIRES: Info(type).computable, columns a multiple of block_elements.
 void QuantizeRow(DType type, const float* row, int64_t columns, std::byte* out);
 
 }  // namespace headrace

@@ -120,14 +120,6 @@ TEST(GgufTest, TypesThatAreNotComputedAreKeptUntilTheyAreUsed) {
   EXPECT_THAT(refused.error().message, HasSubstr("Q4_K"));
 }
 
-// Its bytes alone are not its values.
-TEST(ModelFileTest, EightBitFloatsAreRefusedForTheirScales) {
-  const Status refused = ModelFile::CheckComputable({.name = "w", .dtype = DType::kF8E4M3, .shape = {16, 32}});
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message,
-              HasSubstr("tensor w has type F8_E4M3, whose scales (weight_scale) are not read"));
-}
-
 Bytes Part(int number, int count, std::string_view tensor, int tensors_of_all = 3) {
   GgufWriter writer;
   if (number == 0) writer.Add("general.architecture", MetaValue::String("llama"));

@@ -62,13 +62,6 @@ std::vector<FileState> ModelFile::States() const {
 Status ModelFile::CheckComputable(const TensorInfo& tensor) {
   const DTypeInfo& info = Info(tensor.dtype);
   if (info.computable) return {};
-  if (info.lacks_scales) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("tensor {} has type {}, whose scales (weight_scale) are not read yet; computable types are "
-                            "{}: convert the model to one of them",
-                            EscapeForLog(tensor.name), info.name, ComputableTypeNames()),
-                tensor.name);
-  }
   return Fail(
       ErrorCode::kUnsupported,
       fmt::format("tensor {} has type {}, which is not computed; computable types are {}: convert the model to one "

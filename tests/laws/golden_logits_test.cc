@@ -13,7 +13,7 @@
 
 #include "executor/cpu/cpu_executor.h"
 #include "kv_cache/block_pool.h"
-#include "model/seeded_llama.h"
+#include "model/seeded_float8.h"
 
 namespace headrace {
 namespace {
@@ -125,6 +125,17 @@ TEST_F(GoldenLogitsTest, SeededLlamaOfEveryFormat) {
     const auto bytes = BuildSeededLlama(
         {.layers = 2, .ffn_width = 256, .head_dim = 64, .context = kContext, .types = {type}, .tied = false});
     const auto file = OpenSeededLlama(bytes);
+    CheckOnEveryTable([&](KvType kv_type, const char* isa) {
+      Check(*file, "llama-" + std::string(Info(type).name), {1, 100}, kv_type, isa);
+    });
+  }
+}
+
+TEST_F(GoldenLogitsTest, SeededCheckpointsOfEightBitFloats) {
+  for (const DType type : {DType::kF8E4M3, DType::kF8E5M2}) {
+    const Float8Bytes bytes = BuildSeededFloat8(
+        {.model = {.layers = 2, .width = 160, .ffn_width = 288, .head_dim = 64, .context = kContext}, .type = type});
+    const auto file = OpenSeededFloat8(bytes);
     CheckOnEveryTable([&](KvType kv_type, const char* isa) {
       Check(*file, "llama-" + std::string(Info(type).name), {1, 100}, kv_type, isa);
     });

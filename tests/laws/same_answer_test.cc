@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "laws/runner.h"
+#include "model/seeded_float8.h"
 
 namespace headrace {
 namespace {
@@ -30,6 +31,21 @@ TEST(SameAnswerTest, SeededLlamaOfEveryTypeOnEveryInstructionSet) {
       ExpectSame(truth, runner.Run(prompts), Describe(s));
       if (s.kv_tokens == 512) {
         EXPECT_GT(runner.preemptions(), 0u) << "the pool is small enough to preempt";
+      }
+    }
+  }
+}
+
+TEST(SameAnswerTest, SeededCheckpointsOfEightBitFloatsOnEveryInstructionSet) {
+  for (const DType type : {DType::kF8E4M3, DType::kF8E5M2}) {
+    const Float8Bytes bytes = BuildSeededFloat8({.model = {.layers = 2, .width = 160, .ffn_width = 288}, .type = type});
+    const auto file = OpenSeededFloat8(bytes);
+    const auto prompts = MakePrompts(10, 330, 140, 8);
+    const auto truth = Runner(*file, {.isa = "reference"}).Run(prompts);
+    for (const KernelTable* table : UsableKernels()) {
+      for (const Setting& s : {Setting{table->name, 2, 7, 1 << 12, 5}, Setting{table->name, 1, 64, 512, 6}}) {
+        Runner runner(*file, s);
+        ExpectSame(truth, runner.Run(prompts), std::string(Info(type).name) + " " + Describe(s));
       }
     }
   }
