@@ -167,6 +167,28 @@ TEST(MatMulTest, AResultNeverDependsOnTheNumberOfRows) {
   }
 }
 
+// Blocks of rows, as workers share a prompt: each begins at a chunk, and its second planes lie among those of all.
+TEST(MatMulTest, ABlockOfRowsGivesWhatAllRowsGive) {
+  Random random(12);
+  const int64_t rows = 37, m = 2 * kWideChunkRows + 50;
+  for (DType dtype : kTypes) {
+    const int64_t columns = Info(dtype).block_elements == 256 ? 512 : 320;
+    const PackedFixture w(dtype, rows, columns, random);
+    auto x = RandomFloats(random, static_cast<size_t>(m * columns));
+    for (size_t i = 0; i < x.size(); i += 211) x[i] *= 50;
+    for (const KernelTable* table : UsableKernels()) {
+      const ActivationFixture all(*table, m, columns, x);
+      std::vector<float> together(static_cast<size_t>(m * rows)), blocks(together.size());
+      table->matmul({w.matrix, all.view, together.data(), rows, false}, 0, w.matrix.panels());
+      for (int64_t first = 0; first < m; first += kWideChunkRows) {
+        const Activations some = all.view.Rows(first, std::min<int64_t>(kWideChunkRows, m - first));
+        table->matmul({w.matrix, some, blocks.data() + first * rows, rows, false}, 0, w.matrix.panels());
+      }
+      ExpectSameBits(blocks, together, std::string(table->name) + " " + std::string(Info(dtype).name));
+    }
+  }
+}
+
 // The last block of a scale is any number of columns, and so is a row: heads and columns of a panel end where they end.
 TEST(MatMulTest, EightBitFloatsOfAnyNumberOfColumnsEqualTheReference) {
   Random random(12);
