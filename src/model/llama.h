@@ -37,7 +37,8 @@ struct ForwardBatch {
   std::span<const int32_t> logit_rows;  // rows whose logits are wanted, ascending
 };
 
-// K and V pages of all layers: [layer][block][kv_head][page]. Owned by the executor.
+// K and V pages of all layers: [block][layer][kv_head][page], so that a new block is new memory in one place (60 huge
+// pages for the first token of a model of 30 layers, were a layer the outermost). Owned by the executor.
 struct KvPages {
   KvType type = KvType::kInt16;
   std::byte* k = nullptr;

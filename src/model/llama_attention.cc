@@ -111,7 +111,7 @@ void LlamaModel::RotateAndStore(const Step& step, int layer, const RowRun& run, 
     for (int h = 0; h < config_.group_heads(); ++h) Rotate(rope, q + h * config_.head_dim, position);
     Rotate(rope, k, position);
     const int64_t block = step.batch.blocks[static_cast<size_t>(span.first_block + position / kPageTokens)];
-    const int64_t at = ((layer * step.kv.blocks + block) * config_.kv_heads + head) * page;
+    const int64_t at = ((block * config_.layers + layer) * config_.kv_heads + head) * page;
     kernels_.store_kv({k, scratch_.v.Row(row) + element, config_.head_dim, static_cast<int>(position % kPageTokens),
                        step.kv.type, step.kv.k + at, step.kv.v + at});
   }
@@ -121,7 +121,7 @@ Attention LlamaModel::AttentionOf(const Step& step, int layer, const RowRun& run
   const int64_t page = KvPageBytes(step.kv.type, config_.head_dim);
   const ForwardSpan& span = step.batch.spans[static_cast<size_t>(run.span)];
   const int64_t first = head * config_.group_heads() * config_.head_dim;
-  const int64_t at = (layer * step.kv.blocks * config_.kv_heads + head) * page;
+  const int64_t at = (layer * config_.kv_heads + head) * page;
   Attention op;
   op.queries = scratch_.q.Row(run.first) + first;
   op.query_stride = scratch_.q.stride;
@@ -137,7 +137,7 @@ Attention LlamaModel::AttentionOf(const Step& step, int layer, const RowRun& run
   op.block_table = step.batch.blocks.data() + span.first_block;
   op.k_pages = step.kv.k + at;
   op.v_pages = step.kv.v + at;
-  op.block_stride = config_.kv_heads * page;
+  op.block_stride = config_.layers * config_.kv_heads * page;
   op.scratch = scratch_.attention + step.worker * AttentionScratchFloats(op.group_heads, op.head_dim);
   return op;
 }
