@@ -6,6 +6,7 @@
   ./dev bench engine shape:qwen2.5-0.5b:Q4_0                  made by make_model.py, random weights
   ./dev bench engine MODEL.gguf --peer-model MODEL.Q4_0.gguf  the peer with the format it is best at
   ./dev bench engine MODEL.gguf --only ours                   one side alone, no ratios
+  ./dev bench engine MODEL.gguf --neighbour                   each run again beside a process that never sleeps: what share of its speed a side keeps
 
 Ours: `headrace bench engine` (it also prints shares of this machine's limits); theirs: ../peers/engine_llamacpp.py on the packaged libllama with a
 variant for each CPU, or --lib FOLDER with another build of it. One side runs at a time, each in a process of its own that loads the model anew, and the
@@ -65,6 +66,14 @@ def theirs(args):
 SIDES = {"headrace": ours, "llama.cpp": theirs}
 
 
+def beside_neighbour(side, args):
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as neighbour:
+        try:
+            return side(args)["figures"]
+        finally:
+            neighbour.kill()
+
+
 def spread(values, digits=1):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})" if values else "-"
 
@@ -85,6 +94,11 @@ def markdown(result):
         if "headrace" in runs:
             cells.append(spread([100 * r["shares"][key] for r in runs["headrace"] if key in r["shares"]], 0) + " %")
         lines.append("| " + " | ".join(cells) + " |")
+    for side, of in runs.items():
+        if "beside" in of[0]:
+            kept = {name: [100 * r["beside"][key] / r["figures"][key] for r in of if key in r["beside"]] for key, name in ROWS.values()}
+            lines += ["", f"{side} beside a spinning neighbour keeps, in % of its quiet speed: "
+                      + "; ".join(f"{name} {spread(v, 0)}" for name, v in kept.items() if v) + "."]
     lines.append("")
     for probe in (runs.get("headrace") or [{"probes": []}])[0]["probes"]:
         values = [p["median"] for r in runs["headrace"] for p in r["probes"] if p["name"] == probe["name"]]
@@ -117,6 +131,7 @@ def main():
     p.add_argument("--isa", default="")
     p.add_argument("--lib", default=LIB)
     p.add_argument("--ours", default=os.path.join(ROOT, "build", "release", "headrace"))
+    p.add_argument("--neighbour", action="store_true")
     p.add_argument("--only", choices=["", "ours", "peer"], default="")
     args = p.parse_args()
     if not args.model:
@@ -126,6 +141,8 @@ def main():
     for pair in range(args.pairs):
         for name in names if pair % 2 == 0 else names[::-1]:
             runs[name].append(SIDES[name](args))
+            if args.neighbour:
+                runs[name][-1]["beside"] = beside_neighbour(SIDES[name], args)
             print(f"pair {pair + 1} of {args.pairs}, {name}: {runs[name][-1]['figures']}, others {runs[name][-1]['others']} cores", file=sys.stderr, flush=True)
         result = {"machine": machine(), "when": time.strftime("%Y-%m-%d %H:%M"), "model": args.model, "peer_model": args.peer_model,
                   "threads": args.threads, "pairs": pair + 1, "runs": runs}

@@ -58,11 +58,38 @@ TEST(ComputePoolTest, SleepingWorkersWakeUp) {
         volatile double x = 1;
         for (int i = 0; i < 3'000'000; ++i) x = x * 1.0000001;
       }
-      pool.Barrier();
+      pool.Barrier(worker);
       runs.fetch_add(1);
     });
   }
   EXPECT_EQ(runs.load(), 10);
+}
+
+// Workers that are away most of the time are left out of runs and asked again later, whatever else the machine does.
+TEST(ComputePoolTest, RunsGoOnWithFewerWorkersAndWithMoreAgain) {
+  ComputePool pool(3);
+  pool.Adapt();
+  bool stalls = true;
+  const auto run = [&] {
+    std::atomic<int> workers{0}, units{0};
+    const int active = pool.active();
+    pool.Run([&](int worker) {
+      workers.fetch_add(1);
+      if (stalls && worker == active - 1 && worker > 0) {  // the others leave their spin and sleep
+        volatile double x = 1;
+        for (int i = 0; i < 1'000'000; ++i) x = x * 1.0000001;
+      }
+      pool.For(worker, 50, [&](int64_t) { units.fetch_add(1); });
+    });
+    ASSERT_EQ(workers.load(), active);
+    ASSERT_EQ(units.load(), 50);
+  };
+  for (int i = 0; i < 100'000 && pool.active() > 1; ++i) run();
+  EXPECT_EQ(pool.active(), 1);
+  stalls = false;
+  for (int i = 0; i < 100'000'000 && pool.active() == 1; ++i) run();
+  EXPECT_EQ(pool.active(), 2);
+  for (int i = 0; i < 10; ++i) run();
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ Result<HugeBuffer> HugeBuffer::Allocate(uint64_t bytes, const char* what) {
   HugeBuffer buffer;
   constexpr uint64_t kMostBytes = 1ull << 46;
   if (bytes > kMostBytes) {
-    return Fail(ErrorCode::kOverloaded,
-                fmt::format("{} would need {} bytes, more than any machine has", what, bytes));
+    return Fail(ErrorCode::kOverloaded, fmt::format("{} would need {} bytes, more than any machine has", what, bytes));
   }
   buffer.bytes_ = bytes;
   const uint64_t used_bytes = (bytes + kTailBytes + kHugePage - 1) / kHugePage * kHugePage;

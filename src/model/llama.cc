@@ -49,7 +49,7 @@ struct Pairs {
 // Shares the products of x's rows with `pairs` pairs of panels among the workers: fn(rows, first row, pairs).
 template <typename Fn>
 void ForRowsAndPairs(ComputePool& pool, int worker, const Activations& x, int64_t pairs, int pair_products, Fn&& fn) {
-  const int64_t chunks = x.chunks(), blocks = std::clamp<int64_t>(chunks / kBlockChunks, 1, pool.threads());
+  const int64_t chunks = x.chunks(), blocks = std::clamp<int64_t>(chunks / kBlockChunks, 1, pool.active());
   const int64_t grain = std::max<int64_t>(1, kClaimNs / (pair_products * PairNs(x.rows / blocks, x.groups())));
   pool.ForRanges(worker, blocks * pairs, grain, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin, count; unit < end; unit += count) {
@@ -96,7 +96,7 @@ void LlamaModel::FillRopeTable(const RopeConfig& rope, const std::vector<float>&
 }
 
 void LlamaModel::Forward(ComputePool& pool, const ForwardBatch& batch, const KvPages& kv, float* logits) {
-  PrepareStep(batch, pool.threads());
+  PrepareStep(batch, pool.active());
   pool.Run([&](int worker) {
     const Step step{pool, worker, batch, kv, static_cast<int64_t>(batch.token_ids.size()), &scratch_.hidden};
     Embed(step);
@@ -169,7 +169,7 @@ Activations LlamaModel::MakeActivations(const Step& step, const ScratchRows& val
       kernels_.quantize_row(x, row);
     }
   };
-  if (x.chunks() >= kChunksEach * step.pool.threads()) {
+  if (x.chunks() >= kChunksEach * step.pool.active()) {
     step.pool.For(step.worker, x.chunks(), [&](int64_t chunk) {
       quantise(chunk * kWideChunkRows, kWideChunkRows);
       QuantizeWideGroups(kernels_, x, chunk);

@@ -25,7 +25,8 @@ struct RenderLimits {
   // One step is one operation or 64 bytes of text handled. A turn of a chat costs about 100 and its text.
   uint64_t steps_max = 1'000'000;
   size_t output_bytes_max = 16ull << 20;
-  // Render returns within this and 20 ms, whatever the template does.
+  // Render returns when the template has had this of a processor, whatever it does: within 20 ms more on a quiet
+  // machine, within 40 times as long on a crowded one.
   uint64_t time_ms_max = 500;
   // What strftime_now tells. Below 0: the system's clock and time zone; else UTC.
   int64_t now_unix_seconds = -1;

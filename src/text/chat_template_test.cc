@@ -6,9 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <vector>
 
 #include "text/test_vocabulary.h"
 
@@ -99,7 +102,7 @@ TEST_P(O41, EndsWithinItsBudget) {
   const auto start = std::chrono::steady_clock::now();
   auto rendered = Render(GetParam().source, R"({"s": "0123456789abcdef", "l": [1, 2, 3]})");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 1.0);
+  EXPECT_LT(took.count(), 21.0);  // half a second of a processor, however crowded
   ASSERT_FALSE(rendered.has_value()) << rendered->substr(0, 100);
   EXPECT_EQ(rendered.error().code, ErrorCode::kInvalidArgument) << rendered.error().message;
 }
@@ -201,6 +204,30 @@ TEST(ChatTemplate, BudgetsSayWhatRanOutAndWhatToDo) {
   limits.steps_max = 1'000'000'000;
   limits.time_ms_max = 1;
   expect(Render("{% for a in range(100000) %}{{ a }}{% endfor %}", "{}", limits), "longer than allowed");
+}
+
+// A template's time is the processor's, not the clock's: beside busy threads an honest request was a 400.
+TEST(ChatTemplate, ACrowdedMachineDoesNotShortenTheTime) {
+  const char* work = "{% for a in range(10) %}{% for b in range(20000) %}{{ b }}{% endfor %}{% endfor %}";
+  RenderLimits limits;
+  limits.steps_max = 100'000'000;
+  limits.time_ms_max = 600'000;
+  const auto begin = std::chrono::steady_clock::now();
+  ASSERT_TRUE(Render(work, "{}", limits).has_value());
+  const auto alone = std::chrono::steady_clock::now() - begin;
+  limits.time_ms_max = static_cast<uint64_t>(std::chrono::ceil<std::chrono::milliseconds>(2 * alone).count());
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> others;
+  for (unsigned i = 0; i < 4 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    others.emplace_back([&] {
+      while (!stop.load()) {
+      }
+    });
+  }
+  const auto rendered = Render(work, "{}", limits);
+  stop = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_TRUE(rendered.has_value()) << rendered.error().message;
 }
 
 TEST(ChatTemplate, SourceAndMessagesAreBounded) {

@@ -4,7 +4,7 @@ use std::os::unix::thread::JoinHandleExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
 use std::sync::{mpsc, Arc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
@@ -25,6 +25,8 @@ const STACK_BYTES: usize = 256 << 20;
 const PARSE_TIME: Duration = Duration::from_secs(10);
 /// For what ends by its own budget, a little after the time.
 const GRACE: Duration = Duration::from_millis(20);
+/// How much longer than its processor time a render may take where others use the processors.
+const CROWDED_MAX: u32 = 40;
 
 pub struct Limits {
     pub fuel: u64,
@@ -96,8 +98,8 @@ const RUNNING: u8 = 0;
 const STUCK: u8 = 1;
 const ENDED: u8 = 2;
 
-/// Runs `work` on a thread whose stack we know, so that the caller's may be small, and waits `time` for it. Fuel ends
-/// all work but one kind: comparing two values whose parts are shared 2^n times is a single step to the engine. Such a
+/// Runs `work` on a thread whose stack we know, so that the caller's may be small, until it has had `time` of a
+/// processor, or CROWDED_MAX times as long has passed. Fuel ends all work but one kind: comparing two values whose parts are shared 2^n times is a single step to the engine. Such a
 /// thread cannot be stopped; it goes on at idle priority, and only STUCK_MAX of them.
 fn on_own_stack<T: Send + 'static>(
     time: Duration,
@@ -118,7 +120,17 @@ fn on_own_stack<T: Send + 'static>(
         let _ = sender.send(result);
     });
     let thread = thread.map_err(|e| limit(format!("no thread for the template: {e}")))?;
-    match receiver.recv_timeout(time + GRACE) {
+    let begin = Instant::now();
+    let mut wait = time + GRACE;
+    let ended = loop {
+        let ended = receiver.recv_timeout(wait);
+        let left = time.saturating_sub(processor_time_of(&thread));
+        if !matches!(ended, Err(mpsc::RecvTimeoutError::Timeout)) || left.is_zero() || begin.elapsed() > time * CROWDED_MAX {
+            break ended;
+        }
+        wait = left + GRACE;
+    };
+    match ended {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(Failure { status: ts_status::TS_PANIC, message: panic_text(&*panic) }),
         Err(_) => {
@@ -130,6 +142,15 @@ fn on_own_stack<T: Send + 'static>(
             unsafe { libc::pthread_setschedparam(thread.as_pthread_t(), libc::SCHED_IDLE, &idle) };
             Err(limit("the template takes longer than allowed"))
         }
+    }
+}
+
+fn processor_time_of(thread: &std::thread::JoinHandle<()>) -> Duration {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: the thread is not joined, so its id is valid; `clock` outlives the call.
+    match unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &mut clock) } {
+        0 => budget::processor_time(clock),
+        _ => Duration::ZERO,
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/cpu.h"
+#include "base/log.h"
 #include "kv_cache/block_pool.h"
 
 namespace headrace {
@@ -78,6 +79,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   HR_ASSIGN_OR_RETURN(e->logits_, HugeBuffer::Allocate(logit_bytes, "the logits"));
   for (int w = 0; w < options.threads; ++w)
     e->samplers_.push_back(std::make_unique<Sampler>(config.vocab_size, *kernels));
+  e->pool_->Adapt();
   e->spans_.reserve(static_cast<size_t>(options.sequences_max));
   e->logit_rows_.reserve(static_cast<size_t>(options.logit_rows_max));
   e->output_.results.resize(static_cast<size_t>(options.logit_rows_max));
@@ -112,8 +114,16 @@ void CpuExecutor::Forward(const StepInput& input) {
   logit_rows_.clear();
   for (const StepSpan& s : input.spans) spans_.push_back({s.first_row, s.rows, s.first_position, s.first_block});
   for (const StepSample& s : input.samples) logit_rows_.push_back(s.row);
+  const int workers = pool_->active();
   model_->Forward(*pool_, {input.token_ids, spans_, input.blocks, logit_rows_}, kv_,
                   reinterpret_cast<float*>(logits_.data()));
+  if (pool_->active() < workers && !crowded_) {
+    crowded_ = true;
+    LOG_WARN(
+        "other processes take the processors of {} compute threads: waiting for one costs more than it gives, so "
+        "fewer compute while that lasts. Leave Headrace processors of its own, or give fewer by --threads.",
+        description_.threads);
+  }
 }
 
 Result<const float*> CpuExecutor::ForwardOnly(const StepInput& input) {
@@ -144,10 +154,11 @@ void CpuExecutor::SampleAll(const StepInput& input, float* logits) {
                                                    &output_.results[static_cast<size_t>(i)], pool);
   };
   // Each worker has rows of its own while there are enough. What is left over the workers share, row by row, when that
-  // takes less than one row by one worker: a shared row is 1 / threads of it, and an eighth for barriers.
+  // takes less than one row by one worker: a shared row is 1 / workers of it, and an eighth for barriers.
   const auto samples = static_cast<int64_t>(input.samples.size());
-  const int64_t rest = samples % pool_->threads();
-  const bool shared = description_.vocab_size >= kSharedRowMin && rest * (8 + pool_->threads()) < 8 * pool_->threads();
+  const int workers = pool_->active();
+  const int64_t rest = samples % workers;
+  const bool shared = description_.vocab_size >= kSharedRowMin && rest * (8 + workers) < 8 * workers;
   const int64_t whole = shared ? samples - rest : samples;
   if (whole > 0) {
     pool_->Run([&](int worker) { pool_->For(worker, whole, [&](int64_t i) { sample(worker, i, nullptr); }); });

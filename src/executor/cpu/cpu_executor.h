@@ -58,6 +58,7 @@ class CpuExecutor final : public Executor {
   std::unique_ptr<LlamaModel> model_;
   HugeBuffer k_pages_, v_pages_;
   KvPages kv_;
+  bool crowded_ = false;  // said once
   std::vector<ForwardSpan> spans_;
   std::vector<int32_t> logit_rows_;
   HugeBuffer logits_;                               // float [logit_rows_max][vocab_size]
