@@ -1,0 +1,109 @@
+#include "queueing/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace headrace {
+namespace {
+
+// A day: longer is "never" to every caller, and sums of such times do not overflow.
+constexpr double kFarSeconds = 86'400;
+
+TimeNs After(double amount, double per_second) {
+  if (per_second <= 0) return 0;
+  return static_cast<TimeNs>(std::min(amount / per_second, kFarSeconds) * kNsPerSecond);
+}
+
+}  // namespace
+
+TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& rates) {
+  const TimeNs own = std::max(After(static_cast<double>(tokens), rates.tokens_per_second), rates.step);
+  const TimeNs work = After(static_cast<double>(ahead.tokens), rates.tokens_per_second);
+  const TimeNs place = After(std::max(0, ahead.requests + 1 - rates.free_places), rates.starts_per_second);
+  return std::max(work, place) + own;
+}
+
+AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max) {
+  AdmissionLimits limits{.waiting_max = waiting_max};
+  const auto part = [&](int32_t of) { return std::min(waiting_max, std::max(1, waiting_max / of)); };
+  limits.band_waiting_max = {waiting_max, waiting_max, part(2), part(4)};
+  return limits;
+}
+
+AdmissionAnswer Admission::Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+                                 uint64_t random) {
+  const LineAhead ahead = line.Ahead(spec);
+  AdmissionAnswer answer{.ttft = PredictTtft(ahead, spec.remaining_tokens, rates)};
+  answer.verdict = Choose(line, spec, now, answer.ttft);
+  if (answer.verdict == Verdict::kTooLate && PredictTtft({}, spec.remaining_tokens, rates) > spec.deadline - now)
+    answer.verdict = Verdict::kNeverInTime;
+  if (answer.verdict == Verdict::kAdmit || answer.verdict == Verdict::kNeverInTime) return answer;
+  // One place more, or as much less in line as the deadline lacks.
+  TimeNs base = After(1, rates.starts_per_second);
+  if (answer.verdict == Verdict::kTooLate) base = now + answer.ttft - spec.deadline;
+  const TimeNs wait = Promise(line, spec, rates, now, base);
+  answer.retry_after = wait + static_cast<TimeNs>(random % static_cast<uint64_t>(kRetryJitter));
+  return answer;
+}
+
+Verdict Admission::Choose(const WaitingQueue& line, const QueueSpec& spec, TimeNs now, TimeNs ttft) const {
+  if (spec.tenant_waiting_limit > 0 && line.waiting_of(spec.tenant) >= spec.tenant_waiting_limit)
+    return Verdict::kKeyLimit;
+  if (line.waiting() >= limits_.waiting_max) return Verdict::kFull;
+  if (line.waiting(spec.band) >= limits_.band_waiting_max[static_cast<size_t>(spec.band)]) return Verdict::kBandFull;
+  if (spec.deadline != kNever && (spec.deadline <= now || ttft > spec.deadline - now)) return Verdict::kTooLate;
+  return Verdict::kAdmit;
+}
+
+TimeNs Admission::Promise(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+                          TimeNs base) {
+  TimeNs& promised = promised_[static_cast<size_t>(spec.band)];
+  // What the last one who was promised a place will bring with it, at least one place's time.
+  const TimeNs apart = std::max(After(static_cast<double>(spec.remaining_tokens), rates.tokens_per_second),
+                                After(1, rates.starts_per_second));
+  const TimeNs drained = After(static_cast<double>(line.tokens_in_line()), rates.tokens_per_second);
+  const TimeNs latest = std::max(base, 2 * drained);
+  const TimeNs wait = std::min(std::max(base, promised + apart - now), latest);
+  promised = now + wait;
+  return std::clamp(wait, kLeastRetryAfter, kLongestRetryAfter);
+}
+
+Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs now) {
+  CHECK(answer.verdict != Verdict::kAdmit);
+  const int64_t retry_ms = (answer.retry_after + kNsPerMs - 1) / kNsPerMs;
+  switch (answer.verdict) {
+    case Verdict::kTooLate:
+      return {ErrorCode::kOverloaded,
+              fmt::format("The first token would come in about {} ms, after the deadline in {} ms, so the request was "
+                          "not queued. Retry later, or allow more time.",
+                          answer.ttft / kNsPerMs, std::max<TimeNs>(0, spec.deadline - now) / kNsPerMs),
+              "deadline", retry_ms};
+    case Verdict::kNeverInTime:
+      return {ErrorCode::kDeadlineExceeded,
+              fmt::format("The prompt alone takes about {} ms here and the deadline is in {} ms. Shorten the prompt or "
+                          "allow more time.",
+                          answer.ttft / kNsPerMs, std::max<TimeNs>(0, spec.deadline - now) / kNsPerMs),
+              "deadline", 0};
+    case Verdict::kKeyLimit:
+      return {ErrorCode::kRateLimited,
+              fmt::format("{} requests of this key's tenant are waiting, as many as may. Retry later.",
+                          spec.tenant_waiting_limit),
+              {},
+              retry_ms};
+    case Verdict::kBandFull:
+      return {ErrorCode::kOverloaded,
+              "As many requests of this priority are waiting as may. Retry later, or with a more urgent priority if "
+              "the key allows it.",
+              {},
+              retry_ms};
+    default:
+      return {ErrorCode::kOverloaded, "The server is full: every place to wait is taken. Retry later.", {}, retry_ms};
+  }
+}
+
+int64_t RetryAfterSeconds(int64_t retry_after_ms) { return std::max<int64_t>(1, (retry_after_ms + 999) / 1000); }
+
+}  // namespace headrace

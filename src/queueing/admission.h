@@ -1,0 +1,77 @@
+// Whether a request may join the line, and when a refused one should come back. Predictions are arithmetic over the
+// line and measured rates: no clock, no draw of its own. One thread (that of the line).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "queueing/waiting_queue.h"
+
+namespace headrace {
+
+// What the machine was measured to do, over the last seconds. 0: not measured yet, and then nothing is refused for it.
+struct ServiceRates {
+  double tokens_per_second = 0;  // prompt tokens computed, beside what decodes take
+  double starts_per_second = 0;  // requests that leave the line
+  int32_t free_places = 0;       // requests that could begin now
+  TimeNs step = 0;               // of one step: no first token comes sooner
+};
+
+// The time until the first token of a request of `tokens` uncached prompt tokens behind `ahead`.
+TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& rates);
+
+struct AdmissionLimits {
+  int32_t waiting_max = 0;                         // of all bands
+  std::array<int32_t, kBands> band_waiting_max{};  // of each, so that a low band cannot fill a high one's places
+};
+// Half of the places for what is not urgent, a quarter for the batch band; at least one each when there are any.
+AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max);
+
+enum class Verdict : uint8_t {
+  kAdmit,
+  kTooLate,      // would miss its deadline: 503
+  kNeverInTime,  // would miss it on an idle server, too: 504 without Retry-After
+  kKeyLimit,     // as many of its key wait as may: 429
+  kBandFull,     // 503
+  kFull,         // 503
+};
+
+struct AdmissionAnswer {
+  Verdict verdict = Verdict::kAdmit;
+  TimeNs ttft = 0;         // predicted
+  TimeNs retry_after = 0;  // of a refusal, with its jitter
+};
+
+// Retry-After, honest: when it is over, the line has drained so far that the same request is let in, at the measured
+// rates. Refused ones queue for that moment by the same arithmetic, each behind the last, so that they do not all come
+// back at once and find one place; no promise reaches beyond the time in which all that is in line drains twice.
+class Admission {
+ public:
+  explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
+
+  // `random`: any 64 bits, for the jitter.
+  AdmissionAnswer Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+                        uint64_t random);
+  const AdmissionLimits& limits() const { return limits_; }
+
+ private:
+  Verdict Choose(const WaitingQueue& line, const QueueSpec& spec, TimeNs now, TimeNs ttft) const;
+  TimeNs Promise(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now, TimeNs base);
+
+  const AdmissionLimits limits_;
+  std::array<TimeNs, kBands> promised_{};  // the last moment given to a refused request
+};
+
+constexpr TimeNs kLeastRetryAfter = 100 * kNsPerMs;
+constexpr TimeNs kLongestRetryAfter = 60 * kNsPerSecond;
+// Spreads those who were told the same moment.
+constexpr TimeNs kRetryJitter = kNsPerSecond;
+
+// For a caller: code, what happened, what to do; retry_after_ms is rounded up. REQUIRES: a refusal.
+Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs now);
+// The header Retry-After in whole seconds, never less than retry_after_ms says.
+int64_t RetryAfterSeconds(int64_t retry_after_ms);
+
+}  // namespace headrace
