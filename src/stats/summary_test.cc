@@ -26,5 +26,26 @@ TEST(SummaryTest, QuantilesInterpolate) {
   EXPECT_EQ(Quantile(std::vector<double>{7}, 0.99), 7);
 }
 
+TEST(SummaryTest, DescribesInOneGo) {
+  std::vector<double> values;
+  for (int i = 100; i >= 0; --i) values.push_back(i);
+  const Distribution d = Describe(values);
+  EXPECT_EQ(d.mean, 50);
+  EXPECT_EQ(d.p50, 50);
+  EXPECT_EQ(d.p90, 90);
+  EXPECT_EQ(d.p99, 99);
+  EXPECT_EQ(d.largest, 100);
+  EXPECT_EQ(d.count, 101u);
+  EXPECT_EQ(Describe({}).count, 0u);
+}
+
+TEST(SummaryTest, JainIndexOfEqualAndUnequalShares) {
+  EXPECT_DOUBLE_EQ(JainIndex(std::vector<double>{3, 3, 3}), 1);
+  EXPECT_DOUBLE_EQ(JainIndex(std::vector<double>{5, 0, 0, 0}), 0.25);
+  EXPECT_NEAR(JainIndex(std::vector<double>{10, 1}), 121.0 / 202, 1e-12);
+  EXPECT_EQ(JainIndex({}), 1);
+  EXPECT_EQ(JainIndex(std::vector<double>{0, 0}), 1);
+}
+
 }  // namespace
 }  // namespace headrace
