@@ -40,35 +40,51 @@ AdmissionAnswer Admission::Judge(const WaitingQueue& line, const QueueSpec& spec
   answer.verdict = Choose(line, spec, now, answer.ttft);
   if (answer.verdict == Verdict::kTooLate && PredictTtft({}, spec.remaining_tokens, rates) > spec.deadline - now)
     answer.verdict = Verdict::kNeverInTime;
+  if (answer.verdict == Verdict::kAdmit) of(spec.band).promises.Keep(spec.fingerprint);
   if (answer.verdict == Verdict::kAdmit || answer.verdict == Verdict::kNeverInTime) return answer;
-  // One place more, or as much less in line as the deadline lacks.
-  TimeNs base = After(1, rates.starts_per_second);
-  if (answer.verdict == Verdict::kTooLate) base = now + answer.ttft - spec.deadline;
-  const TimeNs wait = Promise(line, spec, rates, now, base);
-  answer.retry_after = wait + static_cast<TimeNs>(random % static_cast<uint64_t>(kRetryJitter));
+  const TimeNs wait = Wait(line, spec, rates, now, answer);
+  answer.retry_after = std::clamp(wait, kLeastRetryAfter, kLongestRetryAfter) +
+                       static_cast<TimeNs>(random % static_cast<uint64_t>(kRetryJitter));
   return answer;
 }
 
 Verdict Admission::Choose(const WaitingQueue& line, const QueueSpec& spec, TimeNs now, TimeNs ttft) const {
   if (spec.tenant_waiting_limit > 0 && line.waiting_of(spec.tenant) >= spec.tenant_waiting_limit)
     return Verdict::kKeyLimit;
-  if (line.waiting() >= limits_.waiting_max) return Verdict::kFull;
-  if (line.waiting(spec.band) >= limits_.band_waiting_max[static_cast<size_t>(spec.band)]) return Verdict::kBandFull;
+  // Whose time has come uses its own place; others leave those of callers who were told to come alone.
+  const Promises& promises = of(spec.band).promises;
+  const int32_t held = promises.Find(spec.fingerprint, now) <= now ? 0 : promises.Held(now);
+  if (line.waiting() + held >= limits_.waiting_max) return Verdict::kFull;
+  if (line.waiting(spec.band) + held >= limits_.band_waiting_max[static_cast<size_t>(spec.band)])
+    return Verdict::kBandFull;
   if (spec.deadline != kNever && (spec.deadline <= now || ttft > spec.deadline - now)) return Verdict::kTooLate;
   return Verdict::kAdmit;
 }
 
-TimeNs Admission::Promise(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
-                          TimeNs base) {
-  TimeNs& promised = promised_[static_cast<size_t>(spec.band)];
-  // What the last one who was promised a place will bring with it, at least one place's time.
+TimeNs Admission::Wait(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+                       const AdmissionAnswer& answer) {
+  switch (answer.verdict) {
+    case Verdict::kTooLate:  // as much less in line as the deadline lacks
+      return Promise(spec, rates, now, now + answer.ttft - spec.deadline, &of(spec.band).last_late);
+    case Verdict::kKeyLimit:  // one of its own begins: they leave about evenly over the newcomer's wait
+      return answer.ttft / std::max(1, line.waiting_of(spec.tenant));
+    default:
+      return Promise(spec, rates, now, 0, &of(spec.band).last);
+  }
+}
+
+// A request leaves the line as often as places become free and as its work takes, whichever is slower.
+TimeNs Admission::Promise(const QueueSpec& spec, const ServiceRates& rates, TimeNs now, TimeNs least, TimeNs* last) {
+  Promises& promises = of(spec.band).promises;
+  const TimeNs told = promises.Find(spec.fingerprint, now);
+  if (told != kNever && told > now) return told - now;
   const TimeNs apart = std::max(After(static_cast<double>(spec.remaining_tokens), rates.tokens_per_second),
                                 After(1, rates.starts_per_second));
-  const TimeNs drained = After(static_cast<double>(line.tokens_in_line()), rates.tokens_per_second);
-  const TimeNs latest = std::max(base, 2 * drained);
-  const TimeNs wait = std::min(std::max(base, promised + apart - now), latest);
-  promised = now + wait;
-  return std::clamp(wait, kLeastRetryAfter, kLongestRetryAfter);
+  const TimeNs after_last = std::max(now, *last) + apart - now;
+  const TimeNs wait = std::clamp(std::max(least, after_last), kLeastRetryAfter, kLongestRetryAfter);
+  *last = now + wait;
+  promises.Give(spec.fingerprint, *last);
+  return wait;
 }
 
 Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs now) {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "queueing/promises.h"
 #include "queueing/waiting_queue.h"
 
 namespace headrace {
@@ -45,8 +46,10 @@ struct AdmissionAnswer {
 };
 
 // Retry-After, honest: when it is over, the line has drained so far that the same request is let in, at the measured
-// rates. Refused ones queue for that moment by the same arithmetic, each behind the last, so that they do not all come
-// back at once and find one place; no promise reaches beyond the time in which all that is in line drains twice.
+// rates. Who lacked a place queues for that moment by the same arithmetic, each behind the last, so that they do not
+// all come back at once and find one place, and finds the place held (promises.h). Coming back early neither helps nor
+// loses the promise. What only the deadline refused comes back when the line is short enough, each behind
+// the last as well; newcomers may have made it longer by then.
 class Admission {
  public:
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
@@ -57,11 +60,20 @@ class Admission {
   const AdmissionLimits& limits() const { return limits_; }
 
  private:
+  struct OfBand {
+    Promises promises;
+    TimeNs last = 0;       // the latest moment that was promised to who lacked a place
+    TimeNs last_late = 0;  // likewise, to whom only the deadline refused
+  };
   Verdict Choose(const WaitingQueue& line, const QueueSpec& spec, TimeNs now, TimeNs ttft) const;
-  TimeNs Promise(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now, TimeNs base);
+  TimeNs Wait(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+              const AdmissionAnswer& answer);
+  TimeNs Promise(const QueueSpec& spec, const ServiceRates& rates, TimeNs now, TimeNs least, TimeNs* last);
+  OfBand& of(Band band) { return bands_[static_cast<size_t>(band)]; }
+  const OfBand& of(Band band) const { return bands_[static_cast<size_t>(band)]; }
 
   const AdmissionLimits limits_;
-  std::array<TimeNs, kBands> promised_{};  // the last moment given to a refused request
+  std::array<OfBand, kBands> bands_;
 };
 
 constexpr TimeNs kLeastRetryAfter = 100 * kNsPerMs;

@@ -93,6 +93,26 @@ TEST(AdmissionTest, JitterOnlyAddsAndHeadersRoundUp) {
   EXPECT_EQ(RetryAfterSeconds(1001), 2);
 }
 
+TEST(AdmissionTest, ComingBackEarlyNeitherHelpsNorLosesThePromise) {
+  WaitingQueue line(8);
+  Admission admission({.waiting_max = 1, .band_waiting_max = {1, 1, 1, 1}});
+  line.Add(0, {.remaining_tokens = 100});
+  const QueueSpec eager{.remaining_tokens = 100, .fingerprint = 5};
+  const TimeNs told = admission.Judge(line, eager, kRates, kS, 0).retry_after;
+  const TimeNs last = kS + told;
+  for (TimeNs now = kS; now < last - kLeastRetryAfter; now += 10 * kNsPerMs)
+    ASSERT_EQ(now + admission.Judge(line, eager, kRates, now, 0).retry_after, last);
+  EXPECT_LE(admission.Judge(line, {.remaining_tokens = 100, .fingerprint = 6}, kRates, kS, 0).retry_after, 2 * told)
+      << "nor does it push others back";
+  line.Remove(0);
+  EXPECT_EQ(admission.Judge(line, {.remaining_tokens = 100}, kRates, last, 0).verdict, Verdict::kFull) << "it is held";
+  EXPECT_EQ(admission.Judge(line, eager, kRates, last, 0).verdict, Verdict::kAdmit);
+  EXPECT_EQ(admission.Judge(line, {}, kRates, last, 0).verdict, Verdict::kAdmit) << "held no longer";
+  EXPECT_EQ(admission.Judge(line, {}, kRates, last + told, 0).verdict, Verdict::kFull) << "6 is due";
+  EXPECT_EQ(admission.Judge(line, {}, kRates, last + 2 * told + kPromiseGrace, 0).verdict, Verdict::kAdmit)
+      << "nobody waits for who does not come";
+}
+
 TEST(AdmissionTest, DefaultCapsLeaveRoomForUrgentBands) {
   EXPECT_EQ(DefaultAdmissionLimits(64).band_waiting_max, (std::array{64, 64, 32, 16}));
   EXPECT_EQ(DefaultAdmissionLimits(1).band_waiting_max, (std::array{1, 1, 1, 1}));
@@ -102,6 +122,7 @@ TEST(AdmissionTest, DefaultCapsLeaveRoomForUrgentBands) {
 // Clients of a full server that come back exactly when they were told; the line drains at the rates that were measured.
 struct Clients {
   struct Client {
+    uint64_t name = 0;
     TimeNs back_at = 0;
     int refusals = 0;
   };
@@ -109,8 +130,11 @@ struct Clients {
     for (int32_t slot = 63; slot >= 0; --slot) free.push_back(slot);
   }
   bool Try(Client& client) {
-    const QueueSpec spec{
-        .tenant = 1, .remaining_tokens = 100, .arrival = now, .deadline = allowed == kNever ? kNever : now + allowed};
+    const QueueSpec spec{.tenant = 1,
+                         .remaining_tokens = 100,
+                         .arrival = now,
+                         .deadline = allowed == kNever ? kNever : now + allowed,
+                         .fingerprint = client.name};
     const AdmissionAnswer answer = admission.Judge(line, spec, rates, now, random.Next());
     if (answer.verdict == Verdict::kAdmit) {
       line.Add(free.back(), spec);
@@ -147,7 +171,7 @@ void ExpectHonest(Clients clients, int count) {
   std::vector<Clients::Client> away;
   int admitted = 0, refused = 0;
   for (int i = 0; i < count; ++i) {
-    Clients::Client client;
+    Clients::Client client{.name = clients.random.Next() | 1};
     if (clients.Try(client)) {
       ++admitted;
     } else {
@@ -175,6 +199,34 @@ void ExpectHonest(Clients clients, int count) {
 TEST(AdmissionTest, WhoComesBackWhenToldToIsLetIn) {
   ExpectHonest(Clients({.waiting_max = 16, .band_waiting_max = {16, 16, 16, 16}}, kNever), 40);
   ExpectHonest(Clients({.waiting_max = 64, .band_waiting_max = {64, 64, 64, 64}}, 2 * kS), 30);
+}
+
+// Newcomers take places, too: half as many again as the machine serves, for a minute.
+TEST(AdmissionTest, UnderOverloadMostWhoComeBackAreLetIn) {
+  Clients clients({.waiting_max = 16, .band_waiting_max = {16, 16, 16, 16}}, kNever);
+  std::vector<Clients::Client> away;
+  int newcomers = 0, admitted = 0, back = 0, back_in = 0;
+  for (int tick = 0; tick < 6000; ++tick) {
+    clients.Tick();
+    std::erase_if(away, [&](Clients::Client& client) {
+      if (client.back_at > clients.now) return false;
+      ++back;
+      const bool in = clients.Try(client);
+      back_in += in ? 1 : 0;
+      return in;
+    });
+    if (clients.random.Uniform() >= 0.15) continue;
+    ++newcomers;
+    Clients::Client client{.name = clients.random.Next() | 1};
+    if (clients.Try(client)) {
+      ++admitted;
+    } else {
+      away.push_back(client);
+    }
+  }
+  std::printf("%d came, %d let in at once; %d came back, %d of them let in\n", newcomers, admitted, back, back_in);
+  EXPECT_GE(back_in, 0.95 * back);
+  EXPECT_GE(admitted + back_in, 580) << "places that are held cost the machine nothing: it serves 600";
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ struct QueueSpec {
   TimeNs deadline = kNever;          // for its first token: of no use later
   TimeNs start_before = kNever;      // the queue timeout
   int32_t tenant_waiting_limit = 0;  // of its key, over all bands; 0: none
+  uint64_t fingerprint = 0;          // of tenant and prompt, to know a caller that comes back; 0: not to be known
 };
 
 // What stands before a request that would join now, as if nobody else arrived.
