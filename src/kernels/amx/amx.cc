@@ -53,10 +53,8 @@ using TileDots = int32_t[kPanels][kTileColumns][kPanelRows];
 // Groups [first, first + count) of two panels as the dot product reads them.
 struct WeightBlock {
   const uint8_t* lines[kPanels];  // [8][64] of the first group
-  int64_t stride;                 // between groups
   int64_t first;
   int count;
-  int offset;
 };
 
 // Rows of activations with their scalars, at the block's first group.
@@ -64,7 +62,6 @@ struct Rows {
   const int8_t* quants;
   const float* scale;
   const float* scaled_sum;
-  const int32_t* sum;
 };
 
 void Configure(GroupKind kind) {
@@ -99,14 +96,15 @@ void Configure(GroupKind kind) {
 
 // Starts the dots of 12 rows and group g, with factors one half of it, in pair kPair of the registers. A product takes
 // long: what Keep stores should have been started one step earlier, with the float part of the step before between.
-// Codes of kFactors are unpacked less their offset, all others are unsigned.
+// Codes are unpacked less their offset, but for kMin, whose codes have none and are unsigned.
 template <GroupKind kKind, int kPair>
 HR_KERNEL_INLINE void Start(const WeightBlock& w, int g, int half, const int8_t* quants) {
-  const uint8_t *w0 = w.lines[0] + g * w.stride + half * 256, *w1 = w.lines[1] + g * w.stride + half * 256;
+  const int64_t at = g * int64_t{kPanels * sizeof(UnpackedGroup)} + half * 256;
+  const uint8_t *w0 = w.lines[0] + at, *w1 = w.lines[1] + at;
   quants += half * 16;
-  if constexpr (kKind == GroupKind::kFactors && kPair == 0) {
+  if constexpr (kKind != GroupKind::kMin && kPair == 0) {
     HR_START(1, 2, _tile_dpbssd);
-  } else if constexpr (kKind == GroupKind::kFactors) {
+  } else if constexpr (kKind != GroupKind::kMin) {
     HR_START(3, 4, _tile_dpbssd);
   } else if constexpr (kPair == 0) {
     HR_START(1, 2, _tile_dpbsud);
@@ -145,19 +143,12 @@ HR_KERNEL_INLINE __m512 DotOf(const __m512& dot) {
   asm("vaddps %2, %1, %0" : "=v"(less) : "v"(_mm512_set1_ps(-kRoundMagic)), "m"(dot));
   return less;
 }
-// dot += pair * pair, 16 bits each.
-HR_KERNEL_INLINE void AddPairs(__m512i& dot, __m512i a, const int32_t& b) {
-  asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(dot) : "v"(a), "m"(b));
-}
-
 // What the float part of a group of one panel needs.
 template <GroupKind kKind>
 struct Scales {
   __m512 scale, min, factors[2];
-  __m512i minus_offset;
 
-  HR_KERNEL_INLINE Scales(const UnpackedGroup& u, int offset) : scale(_mm512_load_ps(u.scale)) {
-    if constexpr (kKind == GroupKind::kPlain) minus_offset = MinusOffset(offset);
+  HR_KERNEL_INLINE explicit Scales(const UnpackedGroup& u) : scale(_mm512_load_ps(u.scale)) {
     if constexpr (kKind == GroupKind::kMin) min = _mm512_load_ps(u.min);
     if constexpr (kKind == GroupKind::kFactors) {
       factors[0] = _mm512_load_ps(u.factors[0]);
@@ -174,16 +165,10 @@ HR_KERNEL_INLINE void AddGroup(const int32_t* dots, const Scales<kKind>& w, cons
   const auto line = [&](int step) __attribute__((always_inline)) -> const __m512& {
     return *reinterpret_cast<const __m512*>(dots + step);
   };
-  __m512 sum;
-  if constexpr (kKind == GroupKind::kMin) {
-    AddProduct(acc, w.min, x.scaled_sum[at]);
-    sum = DotOf(line(0));
-  } else if constexpr (kKind == GroupKind::kPlain) {
-    __m512i dot = _mm512_load_si512(dots);
-    AddPairs(dot, w.minus_offset, x.sum[at]);
-    sum = _mm512_add_ps(_mm512_castsi512_ps(dot), _mm512_set1_ps(-kRoundMagic));
-  } else {
-    sum = _mm512_mul_ps(DotOf(line(0)), w.factors[0]);
+  if constexpr (kKind == GroupKind::kMin) AddProduct(acc, w.min, x.scaled_sum[at]);
+  __m512 sum = DotOf(line(0));
+  if constexpr (kKind == GroupKind::kFactors) {
+    sum = _mm512_mul_ps(sum, w.factors[0]);
     AddProduct(sum, DotOf(line(kHalfStep)), w.factors[1]);
   }
   AddProduct(acc, sum, Product(w.scale, x.scale[at]));
@@ -244,7 +229,7 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
   }
   const auto add = [&](int g) __attribute__((always_inline)) {
     HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-      const Scales<kKind> scales(s.groups[g][p], w.offset);
+      const Scales<kKind> scales(s.groups[g][p]);
       HR_UNROLL for (int n = 0; n < N; ++n) AddGroup(s.dots[g % 2][0][p][n], scales, x, g * N + n, acc[p][n]);
     }
   };
@@ -306,8 +291,8 @@ void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chu
     int count, turn;
   };
   const auto add = [&](const Batch& b) {
-    const Scales<kKind> first(s.groups[b.g][0], w.offset), second(s.groups[b.g][1], w.offset);
-    const Rows x{nullptr, a.rest_scale + b.first, a.rest_scaled_sum + b.first, a.rest_sum + b.first};
+    const Scales<kKind> first(s.groups[b.g][0]), second(s.groups[b.g][1]);
+    const Rows x{nullptr, a.rest_scale + b.first, a.rest_scaled_sum + b.first};
     for (int i = 0; i < b.count; ++i) {
       float(*sums)[kPanelRows] = s.rest[a.rest_row[b.first + i]];
       __m512 acc0 = _mm512_load_ps(sums[0]), acc1 = _mm512_load_ps(sums[1]);
@@ -333,33 +318,22 @@ void AddRest(Scratch& s, const WeightBlock& w, const Activations& a, int64_t chu
   add(last);
 }
 
-// Readies groups [first, first + count) of two panels. Q8_0's lines are used where they lie.
+// Readies groups [first, first + count) of two panels.
 template <DType kType>
-WeightBlock UnpackBlock(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int count) {
+void UnpackBlock(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int count) {
   using Reader = PanelReader<kType>;
-  constexpr bool kInPlace = kType == DType::kQ8_0, kSigned = Reader::kKind == GroupKind::kFactors;
-  WeightBlock block{
-      {}, kInPlace ? Reader::kStepBytes : kPanels * sizeof(UnpackedGroup), first, count, Reader::kFormat.offset};
   for (int p = 0; p < kPanels; ++p) {
     const Reader reader(panels[p], w.columns / kGroup);
-    block.lines[p] = kInPlace ? reinterpret_cast<const uint8_t*>(reader.Ahead(first)) : s.groups[0][p].lines[0];
-    for (int g = 0; g < count; ++g) {
-      if constexpr (kInPlace) {
-        _mm512_store_ps(s.groups[g][p].scale, reader.Scale(first + g));
-      } else {
-        UnpackGroup<Reader, kSigned>(reader, first + g, s.groups[g][p]);
-      }
-    }
+    for (int g = 0; g < count; ++g)
+      UnpackGroup<Reader, Reader::kKind != GroupKind::kMin>(reader, first + g, s.groups[g][p]);
   }
-  return block;
 }
 
 WeightBlock UnpackAny(Scratch& s, const PackedMatrix& w, const std::byte* const* panels, int64_t first, int64_t count) {
-  WeightBlock block{};
   WithFormat(w.dtype, [&]<DType kType>() __attribute__((always_inline)) {
-    block = UnpackBlock<kType>(s, w, panels, first, static_cast<int>(count));
+    UnpackBlock<kType>(s, w, panels, first, static_cast<int>(count));
   });
-  return block;
+  return {{s.groups[0][0].lines[0], s.groups[0][1].lines[0]}, first, static_cast<int>(count)};
 }
 
 // Rows [first_row, first_row + rows) of a chunk: the block's second planes first, then its tiles.
@@ -388,7 +362,7 @@ void AddChunk(Scratch& s, const WeightBlock& w, const MatMul& op, int64_t chunk,
     rows_to.row_is_wide = a.row_is_wide + first_row + r;
     rows_to.out = to.out + (first_row + r) * to.out_stride;
     for (int p = 0; p < kPanels; ++p) rows_to.ahead[p] = to.ahead[p] + tile * to.ahead_lines * 64;
-    const Rows x{a.quants + at * kGroup, a.scale + at, a.scaled_sum + at, a.sum + at};
+    const Rows x{a.quants + at * kGroup, a.scale + at, a.scaled_sum + at};
     TileOf<kKind>(width)(s, w, x, rows_to);
     to.started = to.next != nullptr;
   }

@@ -182,7 +182,7 @@ template <typename Reader, bool kSigned = false>
 HR_KERNEL_INLINE void UnpackGroup(const Reader& w, int64_t g, UnpackedGroup& to) {
   HR_UNROLL for (int line = 0; line < 8; ++line) {
     __m512i codes = w.Line(g, line);
-    if constexpr (kSigned) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(Reader::kFormat.offset));
+    if constexpr (kSigned) codes = _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(Reader::kFormat.offset)));
     _mm512_store_si512(to.lines[line], codes);
   }
   _mm512_store_ps(to.scale, w.Scale(g));
