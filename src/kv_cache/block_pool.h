@@ -1,36 +1,48 @@
-// The KV pool as ids: blocks of 64 tokens, handed out and taken back. Knows no tensors; both wings and the simulator
-// use it. One thread (the engine's). Invariants, checked by CheckIntegrity(): a block is free or owned by exactly one
-// table; free + owned = all.
+// The KV pool as ids: blocks of 64 tokens, handed out and taken back, and shared where sequences begin alike. Knows no
+// tensors; both wings and the simulator use it. One thread (the engine's). Invariants, checked by CheckPoolIntegrity():
+// a block is free, or held by as many tables as its reference count says, or held by none and idle in the prefix index;
+// free + used + idle = all.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "kv_cache/block_chain.h"
+#include "kv_cache/prefix_index.h"
 
 namespace headrace {
 
-constexpr int kBlockTokens = 64;  // one attention page
-
-// Blocks that `tokens` tokens take.
-constexpr int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
-
 class BlockPool {
  public:
-  // REQUIRES: blocks >= 1.
-  explicit BlockPool(int32_t blocks);
+  // REQUIRES: blocks >= 1. Without `prefix_cache` nothing is ever named or shared.
+  explicit BlockPool(int32_t blocks, bool prefix_cache = false);
 
-  int32_t blocks() const { return static_cast<int32_t>(owned_.size()); }
-  int32_t free_blocks() const { return static_cast<int32_t>(free_.size()); }
-  int32_t used_blocks() const { return blocks() - free_blocks(); }
+  int32_t blocks() const { return static_cast<int32_t>(references_.size()); }
+  // Blocks that can be had at once: free, or cached and not in use.
+  int32_t available_blocks() const { return static_cast<int32_t>(free_.size()) + (index_ ? index_->idle_blocks() : 0); }
+  int32_t used_blocks() const { return blocks() - available_blocks(); }
+  int32_t cached_blocks() const { return index_ ? index_->named_blocks() : 0; }  // in use or idle
+  uint64_t evictions() const { return index_ ? index_->evictions() : 0; }
   double Usage() const { return static_cast<double>(used_blocks()) / blocks(); }
+
+  // How many blocks of `chain`, from the first on and at most blocks_max, are cached; of these, how many are in use and
+  // so cost nothing to share.
+  struct Match {
+    int64_t blocks = 0, in_use = 0;
+  };
+  Match Peek(const BlockChain& chain, int64_t blocks_max) const;
 
  private:
   friend class BlockTable;
   friend void CheckPoolIntegrity(const BlockPool& pool, const std::vector<const class BlockTable*>& tables);
   int32_t Take();
+  void Share(int32_t block);
   void Give(int32_t block);
 
   std::vector<int32_t> free_;  // a stack: the block given last is warm in cache
-  std::vector<bool> owned_;
+  std::vector<int32_t> references_;
+  std::optional<PrefixIndex> index_;
 };
 
 // The blocks of one sequence, in order of position. Gives its blocks back when destroyed.
@@ -43,19 +55,32 @@ class BlockTable {
   BlockTable& operator=(const BlockTable&) = delete;
 
   const std::vector<int32_t>& blocks() const { return blocks_; }
-  int64_t capacity_tokens() const { return static_cast<int64_t>(blocks_.size()) * kBlockTokens; }
+  int64_t capacity_tokens() const { return size() * kBlockTokens; }
   // Blocks that are missing for `tokens` tokens.
   int64_t Missing(int64_t tokens) const;
   // Grows to hold `tokens` tokens. False, and unchanged, when the pool has too few.
   bool GrowTo(int64_t tokens);
   void Clear();
 
+  // Appends the cached blocks that follow in `chain`, until it holds blocks_max. All that it holds must be published:
+  // else nothing is appended. `again`: the sequence had computed them before, so they tell nothing about reuse.
+  // Returns how many.
+  int64_t Adopt(const BlockChain& chain, int64_t blocks_max, bool again);
+  // The first full_blocks blocks are computed whole: names them, so that others can share them. Where another sequence
+  // was faster, its block takes the place of ours: by the first law their bits are equal.
+  void Publish(const BlockChain& chain, int64_t full_blocks);
+
  private:
+  friend void CheckPoolIntegrity(const BlockPool& pool, const std::vector<const BlockTable*>& tables);
+  int64_t size() const { return static_cast<int64_t>(blocks_.size()); }
+  int32_t parent_of(int64_t block) const { return block == 0 ? -1 : blocks_[static_cast<size_t>(block - 1)]; }
+
   BlockPool& pool_;
   std::vector<int32_t> blocks_;
+  int64_t published_ = 0;  // of blocks_, from the first on
 };
 
-// Every block is owned by exactly one of `tables` or free; a CHECK otherwise.
+// Every invariant of pool, index and tables; a CHECK otherwise. `tables` are all that there are.
 void CheckPoolIntegrity(const BlockPool& pool, const std::vector<const BlockTable*>& tables);
 
 }  // namespace headrace

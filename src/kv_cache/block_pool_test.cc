@@ -23,7 +23,7 @@ TEST(BlockPoolTest, RandomGrowthAndReleaseKeepsEveryBlockAccountedFor) {
       const int64_t wanted = table.capacity_tokens() + static_cast<int64_t>(random.Below(300));
       const int64_t missing = table.Missing(wanted);
       const auto before = table.blocks();
-      const int32_t free_before = pool.free_blocks();
+      const int32_t free_before = pool.available_blocks();
       const bool grew = table.GrowTo(wanted);
       ASSERT_EQ(grew, missing <= free_before);
       if (grew) {
@@ -42,7 +42,7 @@ TEST(BlockPoolTest, RandomGrowthAndReleaseKeepsEveryBlockAccountedFor) {
     }
   }
   tables.clear();
-  EXPECT_EQ(pool.free_blocks(), 97);
+  EXPECT_EQ(pool.available_blocks(), 97);
 }
 
 TEST(BlockPoolTest, TheIntegrityCheckSeesALeak) {

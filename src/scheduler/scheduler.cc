@@ -168,7 +168,7 @@ void Scheduler::OrderPrompts(TimeNs now) {
 // Free blocks that no running sequence will need for tokens it already has.
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   if (running_ >= limits_.sequences_max) return false;
-  int64_t spare = pool_.free_blocks();
+  int64_t spare = pool_.available_blocks();
   for (int32_t slot : active_) {
     const Sequence& other = at(slot);
     if (other.state == State::kRunning) spare -= other.table.Missing(other.length);

@@ -94,7 +94,7 @@ TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
       }
       scheduler.CheckIntegrity();
     }
-    EXPECT_EQ(scheduler.pool().free_blocks(), 20);
+    EXPECT_EQ(scheduler.pool().available_blocks(), 20);
   }
 }
 

@@ -1,0 +1,40 @@
+// The names of one sequence's full blocks, over token ids that somebody else owns and that only grow. Made with the
+// request, on the thread that brings it, so that naming a long prompt costs the engine nothing; then one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kv_cache/block_name.h"
+
+namespace headrace {
+
+class BlockChain {
+ public:
+  // Names the full blocks of `tokens`, which outlives the chain and holds `tokens_max` tokens at the end: naming more
+  // never allocates.
+  BlockChain(const BlockKey& key, const BlockName& root, const std::vector<int32_t>& tokens, int64_t tokens_max)
+      : key_(key), root_(root), tokens_(tokens) {
+    names_.reserve(static_cast<size_t>(tokens_max / kBlockTokens));
+    NameNew();
+  }
+
+  // Names the blocks that have become full since.
+  void NameNew() {
+    while ((names_.size() + 1) * kBlockTokens <= tokens_.size()) {
+      const auto block = static_cast<int64_t>(names_.size());
+      names_.push_back(NameOfBlock(key_, names_.empty() ? root_ : names_.back(), ids(block)));
+    }
+  }
+  int64_t blocks() const { return static_cast<int64_t>(names_.size()); }
+  const BlockName& name(int64_t block) const { return names_[static_cast<size_t>(block)]; }
+  BlockIds ids(int64_t block) const { return BlockIds(tokens_.data() + block * kBlockTokens, kBlockTokens); }
+
+ private:
+  const BlockKey key_;
+  const BlockName root_;
+  const std::vector<int32_t>& tokens_;
+  std::vector<BlockName> names_;
+};
+
+}  // namespace headrace
