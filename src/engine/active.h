@@ -2,15 +2,18 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "engine/engine.h"
+#include "kv_cache/block_chain.h"
 
 namespace headrace {
 
 struct Engine::Active {
   std::unique_ptr<EngineRequest> request;
   std::shared_ptr<EngineStream> stream;
-  std::vector<int32_t> tokens;  // prompt and generated; capacity for all
+  std::vector<int32_t> tokens;      // prompt and generated; capacity for all
+  std::optional<BlockChain> chain;  // of tokens; none without a prefix cache
   AdjustmentTable adjustments;
   std::vector<int32_t> end_bans;  // tokens banned until min_tokens
   StopMatcher::State stop_state{};
@@ -20,7 +23,8 @@ struct Engine::Active {
   TimeNs submitted = 0;
   int32_t slot = -1;
   bool finished = false;
-  bool dirty = false;  // its doorbell is to be rung
+  bool failed = false;  // finished with an error
+  bool dirty = false;   // its doorbell is to be rung
 
   int64_t generated() const { return static_cast<int64_t>(tokens.size() - request->prompt.size()); }
 };

@@ -17,7 +17,8 @@ SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& opti
           .shared_tokens_max = std::min(options.shared_tokens_max, d.rows_max),
           .logit_rows_max = d.logit_rows_max,
           .sequences_max = d.sequences_max,
-          .waiting_max = options.waiting_max};
+          .waiting_max = options.waiting_max,
+          .prefix_cache = options.prefix_cache};
 }
 
 }  // namespace
@@ -55,8 +56,9 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
   const auto sequences = static_cast<size_t>(description_.sequences_max);
   input_.token_ids.reserve(static_cast<size_t>(description_.rows_max));
   input_.spans.reserve(sequences);
-  input_.blocks.reserve(static_cast<size_t>(
-      std::min<int64_t>(description_.kv_blocks, static_cast<int64_t>(sequences) * BlocksFor(description_.context))));
+  // Sequences that share blocks each name them.
+  input_.blocks.reserve(
+      sequences * static_cast<size_t>(std::min<int64_t>(description_.kv_blocks, BlocksFor(description_.context))));
   input_.samples.reserve(static_cast<size_t>(description_.logit_rows_max));
   input_.adjustments.reserve(kAdjustmentsReserved);
 }
@@ -82,6 +84,10 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
   active->max_tokens = scheduler_.ClampedMaxTokens(prompt, request->max_tokens);
   active->tokens.reserve(static_cast<size_t>(prompt + active->max_tokens));
   active->tokens = request->prompt;
+  if (options_.prefix_cache) {
+    const BlockName root = RootName(options_.cache_key, description_.fingerprint, "", request->cache_namespace);
+    active->chain.emplace(options_.cache_key, root, active->tokens, prompt + active->max_tokens);
+  }
   active->submitted = clock_.Now();
   const auto all = static_cast<size_t>(prompt + active->max_tokens);
   const std::span<const int32_t> ends = tokenizer_.end_of_generation();
@@ -148,7 +154,8 @@ void Engine::TakeArrivals(TimeNs now) {
                                                  .prompt_logits = r.prompt_logprobs,
                                                  .band = r.band,
                                                  .arrival = active.submitted,
-                                                 .start_before = r.start_before});
+                                                 .start_before = r.start_before,
+                                                 .chain = active.chain ? &*active.chain : nullptr});
     CHECK(slot.has_value());  // Submit let in no more than there are slots, and nothing that cannot fit
     active.slot = *slot;
     slots_.push_back(*slot);
@@ -240,6 +247,7 @@ void Engine::Commit(TimeNs now, const StepOutput& output) {
     stats_.prompt_tokens.fetch_add(
         static_cast<uint64_t>(std::clamp<int64_t>(active.stream->prompt_tokens() - span.first_position, 0, span.rows)),
         std::memory_order_relaxed);
+    active.stream->cached_tokens_ = scheduler_.cached_tokens(span.slot);
     scheduler_.Advance(span, span.samples && active.max_tokens > 0);
     if (span.samples && active.max_tokens == 0) Finish(active, EndReason::kLength);
   }
@@ -256,7 +264,9 @@ void Engine::Commit(TimeNs now, const StepOutput& output) {
   }
   dropped_.clear();
   for (const PlannedSpan& span : plan_.spans) {
-    if (by_slot_[static_cast<size_t>(span.slot)]->finished) dropped_.push_back(span.slot);
+    const Active& active = *by_slot_[static_cast<size_t>(span.slot)];
+    if (!active.failed) scheduler_.Publish(span.slot);
+    if (active.finished) dropped_.push_back(span.slot);
   }
   for (int32_t slot : dropped_) Drop(slot);
 }
@@ -336,6 +346,7 @@ void Engine::Finish(Active& active, EndReason reason) {
 }
 
 void Engine::Fail(Active& active, Error error) {
+  active.failed = true;
   active.stream->error_ = std::move(error);
   Finish(active, EndReason::kError);
 }
@@ -370,6 +381,10 @@ void Engine::Publish(TimeNs now) {
   stats_.preemptions.store(scheduler_.preemptions(), std::memory_order_relaxed);
   stats_.running.store(scheduler_.running(), std::memory_order_relaxed);
   stats_.waiting.store(scheduler_.waiting(), std::memory_order_relaxed);
+  stats_.prefix_asked_tokens.store(scheduler_.prefix_counts().asked, std::memory_order_relaxed);
+  stats_.prefix_hit_tokens.store(scheduler_.prefix_counts().hits, std::memory_order_relaxed);
+  stats_.prefix_evictions.store(scheduler_.pool().evictions(), std::memory_order_relaxed);
+  stats_.kv_blocks_cached.store(scheduler_.pool().cached_blocks(), std::memory_order_relaxed);
   stats_.kv_blocks_used.store(scheduler_.pool().used_blocks(), std::memory_order_relaxed);
   stats_.waiting_tokens.store(scheduler_.waiting_tokens(), std::memory_order_relaxed);
   stats_.last_progress.store(after, std::memory_order_relaxed);

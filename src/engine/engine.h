@@ -25,6 +25,8 @@ struct EngineOptions {
   int32_t waiting_max = 1024;     // requests beyond those that run
   int32_t shared_tokens_max = 0;  // SchedulerLimits::shared_tokens_max
   bool check_integrity = false;   // CheckIntegrity() after every step
+  bool prefix_cache = true;
+  BlockKey cache_key{};  // secret: whoever has it can make two blocks whose names collide
 };
 
 // Counters and gauges; written by the engine's thread, read by anyone.
@@ -32,7 +34,8 @@ struct EngineStats {
   std::atomic<uint64_t> steps{0}, rows{0};
   std::atomic<uint64_t> prompt_tokens{0}, generated_tokens{0}, preemptions{0};
   std::atomic<uint64_t> finished_stop{0}, finished_length{0}, finished_error{0}, cancelled{0};
-  std::atomic<int32_t> running{0}, waiting{0}, kv_blocks_used{0};
+  std::atomic<uint64_t> prefix_asked_tokens{0}, prefix_hit_tokens{0}, prefix_evictions{0};  // see PrefixCounts
+  std::atomic<int32_t> running{0}, waiting{0}, kv_blocks_used{0}, kv_blocks_cached{0};
   std::atomic<int64_t> waiting_tokens{0};
   std::atomic<TimeNs> last_progress{0};
 };

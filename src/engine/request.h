@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct EngineRequest {
   bool show_control = false;     // control tokens count as text
   int top_logprobs = -1;         // < 0: no log-probabilities
   bool prompt_logprobs = false;  // also of every prompt token but the first
+  std::string cache_namespace;   // requests of different ones share no blocks
   Band band = Band::kNormal;
   TimeNs start_before = kNever;   // refused if it still waits then
   TimeNs finish_before = kNever;  // ended (kDeadlineExceeded) if it still runs then
@@ -64,6 +66,8 @@ class EngineStream {
   // After any finish.
   const EngineStamps& stamps() const { return stamps_; }
   int64_t prompt_tokens() const { return prompt_tokens_; }
+  // After any finish: prompt tokens that were not computed, since another request had.
+  int64_t cached_tokens() const { return cached_tokens_; }
   uint64_t id() const { return id_; }
 
  private:
@@ -78,8 +82,9 @@ class EngineStream {
   Doorbell* const engine_bell_;
   Doorbell* const consumer_bell_;  // may be null
   std::atomic<bool> cancelled_{false};
-  Error error_;          // written before the finishing event
-  EngineStamps stamps_;  // likewise
+  Error error_;                // written before the finishing event
+  EngineStamps stamps_;        // likewise
+  int64_t cached_tokens_ = 0;  // likewise
 };
 
 }  // namespace headrace

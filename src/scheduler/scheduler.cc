@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
 namespace headrace {
 
-Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks) : limits_(limits), pool_(kv_blocks) {
+Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
+    : limits_(limits), pool_(kv_blocks, limits.prefix_cache) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.batch_tokens_max, 0);
   CHECK_LE(limits.shared_tokens_max, limits.batch_tokens_max);
@@ -62,7 +64,9 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   sequence.spec = spec;
   sequence.spec.max_tokens = ClampedMaxTokens(spec.prompt_tokens, spec.max_tokens);
   sequence.length = spec.prompt_tokens;
-  sequence.computed = 0;
+  sequence.computed = sequence.reached = sequence.cached_tokens = 0;
+  sequence.expected_hits = sequence.shareable() > 0 ? pool_.Peek(*spec.chain, sequence.shareable()).blocks : 0;
+  sequence.asked = false;
   sequence.number = next_number_++;
   ++waiting_;
   active_.push_back(slot);
@@ -85,7 +89,7 @@ void Scheduler::Plan(TimeNs now, BatchPlan* plan) {
   plan->spans.clear();
   plan->preempted.clear();
   plan->rows = 0;
-  logit_rows_ = 0;
+  logit_rows_ = deferred_ = 0;
   for (int32_t slot : active_) at(slot).planned = false;
   OrderPrompts(now);
   AdmitUrgent(plan);
@@ -125,11 +129,7 @@ void Scheduler::PlanPrompts(BatchPlan* plan) {
   for (int32_t slot : prompts_) {
     Sequence& sequence = at(slot);
     if (plan->rows >= budget) return;
-    if (sequence.state == State::kWaiting) {
-      door_closed = door_closed || !Admit(slot, plan);
-      if (door_closed) continue;
-    }
-    if (sequence.planned) continue;
+    if (sequence.planned || !JoinPlan(slot, &door_closed, plan)) continue;
     int64_t rows = std::min<int64_t>(sequence.remaining(), budget - plan->rows);
     const int64_t logit_rows_left = limits_.logit_rows_max - logit_rows_;
     if (sequence.spec.prompt_logits) rows = std::min(rows, logit_rows_left);
@@ -137,6 +137,53 @@ void Scheduler::PlanPrompts(BatchPlan* plan) {
     if (rows > 0 && GrowOrPreempt(slot, sequence.computed + rows, plan))
       AddSpan(slot, static_cast<int32_t>(rows), plan);
   }
+}
+
+// Takes what the cache has for a sequence with prompt tokens to compute, and admits it if it waits. False: it gets no
+// rows in this step.
+bool Scheduler::JoinPlan(int32_t slot, bool* door_closed, BatchPlan* plan) {
+  Sequence& sequence = at(slot);
+  if (sequence.state == State::kRunning) {
+    Adopt(sequence);
+    return sequence.computed % kBlockTokens != 0 ||
+           !LeavesNextBlockToAnother(sequence, sequence.computed / kBlockTokens, *plan);
+  }
+  // Who leaves a block to another keeps a place, too: else each step would look at all that wait.
+  *door_closed = *door_closed || (deferred_ > 0 && running_ + deferred_ >= limits_.sequences_max);
+  if (*door_closed) return false;
+  if (sequence.shareable() > 0) {
+    sequence.expected_hits = pool_.Peek(*sequence.spec.chain, sequence.shareable()).blocks;
+    if (LeavesNextBlockToAnother(sequence, sequence.expected_hits, *plan)) {
+      ++deferred_;
+      return false;
+    }
+  }
+  *door_closed = !Admit(slot, plan);
+  return !*door_closed;
+}
+
+// Whether a sequence that this plan gives rows to is about to fill the very block. One of a less urgent band cannot
+// be: it is planned later.
+bool Scheduler::LeavesNextBlockToAnother(const Sequence& sequence, int64_t next, const BatchPlan& plan) const {
+  if (next >= sequence.shareable()) return false;
+  const BlockName& name = sequence.spec.chain->name(next);
+  return std::ranges::any_of(plan.spans, [&](const PlannedSpan& span) {
+    const Sequence& other = at(span.slot);
+    return other.spec.chain != nullptr && other.spec.chain->blocks() > next && other.computed / kBlockTokens <= next &&
+           other.spec.chain->name(next) == name;
+  });
+}
+
+// Lets the cache compute what it can: the blocks that follow those the sequence has.
+void Scheduler::Adopt(Sequence& sequence) {
+  if (sequence.computed % kBlockTokens != 0 || sequence.shareable() == 0) return;
+  const bool again = sequence.computed < sequence.reached;
+  sequence.computed += sequence.table.Adopt(*sequence.spec.chain, sequence.shareable(), again) * kBlockTokens;
+  const int64_t fresh = std::min(sequence.computed, sequence.spec.prompt_tokens) - sequence.reached;
+  if (fresh <= 0) return;
+  sequence.cached_tokens += fresh;
+  sequence.reached = sequence.computed;
+  prefix_counts_.hits += static_cast<uint64_t>(fresh);
 }
 
 // Gives the sequence blocks for `tokens` tokens, if need be from the newest of the lowest band; false when that was the
@@ -160,7 +207,7 @@ void Scheduler::OrderPrompts(TimeNs now) {
   }
   const auto key = [&](int32_t slot) {
     const Sequence& s = at(slot);
-    return OrderKey{s.spec.band, s.remaining(), now - s.spec.arrival, s.number};
+    return OrderKey{s.spec.band, s.uncached(), now - s.spec.arrival, s.number};
   };
   std::sort(prompts_.begin(), prompts_.end(), [&](int32_t a, int32_t b) { return GoesBefore(key(a), key(b)); });
 }
@@ -169,6 +216,8 @@ void Scheduler::OrderPrompts(TimeNs now) {
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   if (running_ >= limits_.sequences_max) return false;
   int64_t spare = pool_.available_blocks();
+  // What it shares with running ones costs nothing; idle cached blocks count as available and are used up.
+  if (sequence.shareable() > 0) spare += pool_.Peek(*sequence.spec.chain, sequence.shareable()).in_use;
   for (int32_t slot : active_) {
     const Sequence& other = at(slot);
     if (other.state == State::kRunning) spare -= other.table.Missing(other.length);
@@ -187,6 +236,9 @@ bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {
   sequence.state = State::kRunning;
   --waiting_;
   ++running_;
+  Adopt(sequence);
+  if (sequence.spec.chain != nullptr && !std::exchange(sequence.asked, true))
+    prefix_counts_.asked += static_cast<uint64_t>(sequence.spec.prompt_tokens);
   return true;
 }
 
@@ -230,8 +282,16 @@ void Scheduler::Advance(const PlannedSpan& span, bool sampled) {
   Sequence& sequence = at(span.slot);
   CHECK(sequence.state == State::kRunning);
   sequence.computed += span.rows;
+  sequence.reached = std::max(sequence.reached, sequence.computed);
   if (sampled) ++sequence.length;
   sequence.planned = false;
+}
+
+void Scheduler::Publish(int32_t slot) {
+  Sequence& sequence = at(slot);
+  if (sequence.spec.chain == nullptr) return;
+  sequence.spec.chain->NameNew();
+  sequence.table.Publish(*sequence.spec.chain, sequence.computed / kBlockTokens);
 }
 
 void Scheduler::Expired(TimeNs now, std::vector<int32_t>* slots) const {

@@ -7,8 +7,14 @@
 // never deadlock; decodes may overcommit, and then the newest sequence of the lowest band is preempted and later
 // recomputed (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a more urgent band
 // preempts too.
+//
+// Prefix cache: what the pool holds of a prompt is adopted at admission and, while a prompt is computed, wherever it
+// meets a block that another sequence has published since. A sequence whose next block is computed by one that this
+// step has planned before it leaves that block to it, and looks again in the next step. It waits for nobody else, and
+// whoever it waits for gets rows now, so there is nothing to hand over when that one ends and nobody waits for ever.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +35,7 @@ struct SchedulerLimits {
   int32_t logit_rows_max = 0;     // rows with logits of one step, >= sequences_max
   int32_t sequences_max = 0;      // running at once
   int32_t waiting_max = 0;        // beyond those that run
+  bool prefix_cache = false;
 };
 
 // What the scheduler is told about a new sequence.
@@ -39,6 +46,13 @@ struct SequenceSpec {
   Band band = Band::kNormal;
   TimeNs arrival = 0;
   TimeNs start_before = kNever;  // refused if still waiting then
+  BlockChain* chain = nullptr;   // names of its blocks; lives until Remove. Null: it shares nothing
+};
+
+// Tokens of prompts, since the start.
+struct PrefixCounts {
+  uint64_t asked = 0;  // of sequences that were admitted with a chain
+  uint64_t hits = 0;   // of these, taken from the cache and not computed by the sequence itself before
 };
 
 // One sequence's share of a step.
@@ -73,6 +87,8 @@ class Scheduler {
   void ReservePlan(BatchPlan* plan) const;
   // Tells that the span was computed; with `sampled` the sequence grew by one token.
   void Advance(const PlannedSpan& span, bool sampled);
+  // The blocks that it has computed whole may be shared from now on. After Advance, unless its step failed.
+  void Publish(int32_t slot);
   void Remove(int32_t slot);
 
   // Waiting sequences whose start_before has passed, appended to `slots` (capacity waiting_max).
@@ -86,6 +102,9 @@ class Scheduler {
   int32_t running() const { return running_; }
   int32_t waiting() const { return waiting_; }
   int64_t waiting_tokens() const;  // prompt tokens still to compute, waiting and running
+  // Prompt tokens of this sequence that came from the cache.
+  int64_t cached_tokens(int32_t slot) const { return at(slot).cached_tokens; }
+  const PrefixCounts& prefix_counts() const { return prefix_counts_; }
   const BlockPool& pool() const { return pool_; }
   uint64_t preemptions() const { return preemptions_; }
   const SchedulerLimits& limits() const { return limits_; }
@@ -101,10 +120,20 @@ class Scheduler {
     SequenceSpec spec;
     int64_t length = 0;    // tokens known: prompt and generated
     int64_t computed = 0;  // of those, in the KV pool
-    uint64_t number = 0;   // arrival order
-    bool planned = false;  // in the plan under construction
+    int64_t reached = 0;   // the most that computed has been
+    int64_t cached_tokens = 0;
+    int64_t expected_hits = 0;  // blocks that the cache held when it was asked last: an estimate, for the order only
+    bool asked = false;         // counted in PrefixCounts::asked
+    uint64_t number = 0;        // arrival order
+    bool planned = false;       // in the plan under construction
     BlockTable table;
     int64_t remaining() const { return length - computed; }
+    // Blocks that may come from the cache: never the last token, whose logits are wanted, and none of a prompt whose
+    // every row wants them.
+    int64_t shareable() const { return spec.chain == nullptr || spec.prompt_logits ? 0 : (length - 1) / kBlockTokens; }
+    int64_t uncached() const {
+      return state == State::kWaiting ? std::max<int64_t>(1, remaining() - expected_hits * kBlockTokens) : remaining();
+    }
   };
 
   Sequence& at(int32_t slot) { return *sequences_[static_cast<size_t>(slot)]; }
@@ -115,6 +144,9 @@ class Scheduler {
   void OrderPrompts(TimeNs now);
   bool Admit(int32_t slot, BatchPlan* plan);
   bool HasRoomFor(const Sequence& sequence) const;
+  void Adopt(Sequence& sequence);
+  bool LeavesNextBlockToAnother(const Sequence& sequence, int64_t next, const BatchPlan& plan) const;
+  bool JoinPlan(int32_t slot, bool* door_closed, BatchPlan* plan);
   bool GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan);
   void AddSpan(int32_t slot, int32_t rows, BatchPlan* plan);
   int32_t Victim() const;
@@ -129,8 +161,10 @@ class Scheduler {
   int32_t running_ = 0;
   int32_t waiting_ = 0;
   int32_t logit_rows_ = 0;  // of the plan under construction
+  int32_t deferred_ = 0;    // waiting ones that it leaves to others' blocks
   uint64_t next_number_ = 0;
   uint64_t preemptions_ = 0;
+  PrefixCounts prefix_counts_;
 };
 
 }  // namespace headrace

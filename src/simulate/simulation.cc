@@ -32,7 +32,9 @@ class Simulation {
         tokenizer_(std::move(tokenizer)),
         executor_(ScriptOf(options), [this](TimeNs time) { clock_.Advance(time); }),
         engine_(executor_, *tokenizer_, clock_,
-                {.waiting_max = options.waiting_max, .check_integrity = options.check}) {
+                {.waiting_max = options.waiting_max,
+                 .check_integrity = options.check,
+                 .prefix_cache = options.prefix_cache}) {
     clock_.Set(1);
   }
 
@@ -57,11 +59,15 @@ class Simulation {
     int64_t new_tokens;
     TimeNs cancel_after;  // kNever: not
     Band band;
+    int64_t shared_tokens;  // of the prompt, from the text of a family
+    uint64_t family;
   };
   struct Open {
     std::shared_ptr<EngineStream> stream;
+    size_t number;
     TimeNs arrived;
     TimeNs cancel_at;
+    uint64_t tokens = 0;
     bool started = false;
     bool done = false;
   };
@@ -71,11 +77,15 @@ class Simulation {
     for (int i = 0; i < options_.requests; ++i) {
       at += -std::log(1.0 - random_.Uniform()) / options_.requests_per_second * 1e9;
       const bool cancelled = random_.Uniform() < options_.cancelled_share;
-      arrivals_.push_back({static_cast<TimeNs>(at),
-                           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))),
-                           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.new_tokens_max))),
-                           cancelled ? static_cast<TimeNs>(random_.Below(3 * kNsPerSecond)) : kNever,
-                           static_cast<Band>(random_.Below(kBands))});
+      const bool shares = random_.Uniform() < options_.shared_share;
+      arrivals_.push_back(
+          {static_cast<TimeNs>(at),
+           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))),
+           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.new_tokens_max))),
+           cancelled ? static_cast<TimeNs>(random_.Below(3 * kNsPerSecond)) : kNever,
+           static_cast<Band>(random_.Below(kBands)),
+           shares ? static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))) : 0,
+           random_.Below(kFamilies)});
     }
   }
 
@@ -83,15 +93,18 @@ class Simulation {
     for (; next_arrival_ < arrivals_.size() && arrivals_[next_arrival_].at <= clock_.Now(); ++next_arrival_) {
       const Arrival& a = arrivals_[next_arrival_];
       auto request = std::make_unique<EngineRequest>();
-      for (int64_t t = 0; t < a.prompt_tokens; ++t)
-        request->prompt.push_back(static_cast<int32_t>('a' + (t + a.at) % 26));
+      for (int64_t t = 0; t < a.prompt_tokens; ++t) {
+        const uint64_t text = t < a.shared_tokens ? a.family : kFamilies + next_arrival_;
+        request->prompt.push_back(static_cast<int32_t>('a' + KeyedRandom(text, static_cast<uint64_t>(t)) % 26));
+      }
       request->max_tokens = a.new_tokens;
       request->sampling.seed = options_.seed + next_arrival_;
       request->band = a.band;
       request->start_before = clock_.Now() + static_cast<TimeNs>(options_.queue_timeout_s * kNsPerSecond);
       auto stream = engine_.Submit(std::move(request), nullptr);
       if (stream) {
-        open_.push_back({std::move(*stream), a.at, a.cancel_after == kNever ? kNever : clock_.Now() + a.cancel_after});
+        open_.push_back({std::move(*stream), next_arrival_, a.at,
+                         a.cancel_after == kNever ? kNever : clock_.Now() + a.cancel_after});
       } else {
         ++report_.refused;
         Note(next_arrival_, static_cast<uint64_t>(stream.error().code));
@@ -119,6 +132,8 @@ class Simulation {
         }
         Note(open.stream->id(),
              (static_cast<uint64_t>(static_cast<uint32_t>(event.token)) << 8) | static_cast<uint64_t>(event.finish));
+        report_.answers_hash +=
+            SplitMix64(SplitMix64(open.number) ^ KeyedRandom(open.tokens++, static_cast<uint32_t>(event.token)));
         if (event.finish == EndReason::kNone) continue;
         open.done = true;
         (event.finish == EndReason::kError ? report_.expired : report_.finished) += 1;
@@ -139,6 +154,10 @@ class Simulation {
     report_.preemptions = s.preemptions.load();
     report_.prompt_tokens = s.prompt_tokens.load();
     report_.generated_tokens = s.generated_tokens.load();
+    report_.rows = s.rows.load();
+    report_.prefix_asked_tokens = s.prefix_asked_tokens.load();
+    report_.prefix_hit_tokens = s.prefix_hit_tokens.load();
+    report_.prefix_evictions = s.prefix_evictions.load();
     report_.virtual_time = clock_.Now();
     report_.kv_blocks_left_in_use = s.kv_blocks_used.load();
     std::sort(ttft_ms_.begin(), ttft_ms_.end());

@@ -16,6 +16,7 @@ struct SimulationOptions {
   double cancelled_share = 0.1;     // of requests, at a random later moment
   int64_t prompt_tokens_max = 600;
   int64_t new_tokens_max = 200;
+  double shared_share = 0.5;  // of requests, whose prompt begins with one of kFamilies texts, for a random part
   // The machine.
   int64_t context = 2048;
   int32_t kv_blocks = 96;
@@ -25,18 +26,24 @@ struct SimulationOptions {
   int64_t step_us = 6000;
   int64_t prefill_us_per_token = 50;
   double queue_timeout_s = 30;
+  bool prefix_cache = true;
   bool check = true;  // every invariant after every step, by CHECK
 };
 
+constexpr int kFamilies = 8;
+
 struct SimulationReport {
-  uint64_t trace_hash = 0;  // of every event with its time
-  int finished = 0;         // stop or length
+  uint64_t trace_hash = 0;    // of every event with its time
+  uint64_t answers_hash = 0;  // of the tokens of every request, whenever they came
+  int finished = 0;           // stop or length
   int cancelled = 0;
   int refused = 0;  // full, at once
   int expired = 0;  // waited too long
   int lost = 0;     // neither: must be 0
   uint64_t steps = 0, preemptions = 0;
-  uint64_t prompt_tokens = 0, generated_tokens = 0;
+  uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
+  uint64_t rows = 0;
+  uint64_t prefix_asked_tokens = 0, prefix_hit_tokens = 0, prefix_evictions = 0;
   TimeNs virtual_time = 0;
   double ttft_ms_p50 = 0, ttft_ms_p99 = 0;
   int32_t kv_blocks_left_in_use = 0;  // after the last request: must be 0

@@ -25,6 +25,8 @@ TEST(SimulationTest, TenThousandRequestsHoldEveryInvariantAndRepeatExactly) {
   ExpectNothingLost(options, *first);
   EXPECT_GT(first->preemptions, 0u) << "the run is meant to overcommit the pool";
   EXPECT_GT(first->finished, 8000);
+  EXPECT_GT(first->prefix_hit_tokens * 10, first->prefix_asked_tokens) << "the run is meant to share prefixes";
+  EXPECT_GT(first->prefix_evictions, 10'000u);
   options.check = false;
   const auto second = RunSimulation(options);
   EXPECT_EQ(second->trace_hash, first->trace_hash);
@@ -46,10 +48,44 @@ TEST(SimulationTest, ManySeedsOnMachinesOfRandomShape) {
     o.waiting_max = 1 + static_cast<int32_t>(random.Below(100));
     o.cancelled_share = static_cast<double>(random.Below(50)) / 100;
     o.queue_timeout_s = 0.1 + static_cast<double>(random.Below(30));
+    o.shared_share = static_cast<double>(random.Below(3)) / 2;
+    o.prefix_cache = random.Below(4) != 0;
     const auto report = RunSimulation(o);
     ASSERT_TRUE(report) << report.error().message;
     ExpectNothingLost(o, *report);
   }
+}
+
+// Shared blocks change when a request is answered, never what: the scripted executor draws from what its blocks hold.
+TEST(SimulationTest, TheCacheChangesNoAnswerAndSavesWhatItHits) {
+  SimulationOptions o{.seed = 5, .requests = 1500, .requests_per_second = 8, .cancelled_share = 0, .waiting_max = 1500};
+  o.queue_timeout_s = 1e6;
+  o.shared_share = 0.8;
+  const auto with = RunSimulation(o);
+  o.prefix_cache = false;
+  const auto without = RunSimulation(o);
+  ASSERT_TRUE(with && without);
+  EXPECT_EQ(with->answers_hash, without->answers_hash);
+  EXPECT_EQ(with->finished, 1500);
+  EXPECT_EQ(without->prefix_hit_tokens, 0u);
+  std::printf("asked for %llu prompt tokens, %llu from the cache; rows %llu, without the cache %llu\n",
+              static_cast<unsigned long long>(with->prefix_asked_tokens),
+              static_cast<unsigned long long>(with->prefix_hit_tokens), static_cast<unsigned long long>(with->rows),
+              static_cast<unsigned long long>(without->rows));
+  EXPECT_LT(with->rows + with->prefix_hit_tokens * 9 / 10, without->rows);
+}
+
+TEST(SimulationTest, NothingSharedCostsNothing) {
+  SimulationOptions o{.seed = 6, .requests = 1500, .requests_per_second = 8, .shared_share = 0};
+  const auto with = RunSimulation(o);
+  o.prefix_cache = false;
+  const auto without = RunSimulation(o);
+  ASSERT_TRUE(with && without);
+  EXPECT_EQ(with->prefix_hit_tokens, 0u);
+  // What a preempted sequence had computed may still be there, so it is less work, never more.
+  EXPECT_LE(static_cast<double>(with->rows), 1.01 * static_cast<double>(without->rows));
+  EXPECT_LE(static_cast<double>(with->steps), 1.01 * static_cast<double>(without->steps));
+  EXPECT_LE(static_cast<double>(with->virtual_time), 1.01 * static_cast<double>(without->virtual_time));
 }
 
 TEST(SimulationTest, FasterThanTheClockOnTheWall) {

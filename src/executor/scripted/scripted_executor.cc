@@ -6,11 +6,12 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "kv_cache/block_name.h"
 
 namespace headrace {
 namespace {
 
-// Conversations that are remembered; the oldest go when there are more (a finished request is never asked for again).
+// Replies that are remembered; the oldest go when there are more (a finished request is never asked for again).
 constexpr size_t kConversationsMax = 16'384;
 
 }  // namespace
@@ -31,6 +32,7 @@ ScriptedExecutor::ScriptedExecutor(Script script, Sleeper sleeper)
   description_.sequences_max = script_.sequences_max;
   description_.logit_rows_max = std::max(script_.sequences_max, 64);
   description_.threads = 0;
+  kv_.resize(static_cast<size_t>(script_.kv_blocks) * kBlockTokens);
 }
 
 Status ScriptedExecutor::Submit(const StepInput& input) {
@@ -44,7 +46,7 @@ Result<const StepOutput*> ScriptedExecutor::Wait() {
   int64_t delay_us = script_.step_us;
   for (const StepSpan& span : input.spans) {
     if (span.first_position < span.prompt_tokens) delay_us += span.rows * script_.prefill_us_per_token;
-    if (!script_.replies.empty()) ReadPrompt(input, span);
+    WriteKv(input, span);
   }
   output_.results.resize(input.samples.size());
   for (size_t i = 0; i < input.samples.size(); ++i) Answer(input, input.samples[i], &output_.results[i], &delay_us);
@@ -62,22 +64,35 @@ void ScriptedExecutor::AppendText(int32_t token, std::string* out) const {
   }
 }
 
-void ScriptedExecutor::ReadPrompt(const StepInput& input, const StepSpan& span) {
-  if (span.first_position >= span.prompt_tokens) return;
-  if (conversations_.size() > kConversationsMax) {
+ScriptedExecutor::KvEntry& ScriptedExecutor::KvAt(const StepInput& input, const StepSpan& span, int64_t position) {
+  const int64_t block = position / kBlockTokens;
+  CHECK_LT(block, span.block_count);
+  const int32_t at = input.blocks[static_cast<size_t>(span.first_block + block)];
+  return kv_[static_cast<size_t>(int64_t{at} * kBlockTokens + position % kBlockTokens)];
+}
+
+void ScriptedExecutor::WriteKv(const StepInput& input, const StepSpan& span) {
+  uint32_t history = span.first_position == 0 ? 0 : KvAt(input, span, span.first_position - 1).history;
+  for (int32_t row = 0; row < span.rows; ++row) {
+    const int32_t token = input.token_ids[static_cast<size_t>(span.first_row + row)];
+    history = static_cast<uint32_t>(SplitMix64(uint64_t{history} << 32 | static_cast<uint32_t>(token)));
+    KvAt(input, span, int64_t{span.first_position} + row) = {token, history};
+  }
+}
+
+// Chosen once, from the prompt as the KV cache holds it.
+const ScriptReply& ScriptedExecutor::ReplyTo(const StepInput& input, const StepSpan& span) {
+  if (replies_.size() > kConversationsMax) {
     const uint64_t keep_from = span.request > kConversationsMax / 2 ? span.request - kConversationsMax / 2 : 0;
-    std::erase_if(conversations_, [&](const auto& item) { return item.first < keep_from; });
+    std::erase_if(replies_, [&](const auto& item) { return item.first < keep_from; });
   }
-  Conversation& conversation = conversations_[span.request];
-  if (conversation.reply != nullptr) return;  // computed again after a preemption
-  if (span.first_position == 0) conversation.prompt.clear();
-  const int32_t rows = std::min(span.rows, span.prompt_tokens - span.first_position);
-  for (int32_t r = 0; r < rows; ++r)
-    AppendText(input.token_ids[static_cast<size_t>(span.first_row + r)], &conversation.prompt);
-  if (span.first_position + rows == span.prompt_tokens) {
-    conversation.reply = Choose(conversation.prompt);
-    conversation.prompt = {};
+  const ScriptReply*& reply = replies_[span.request];
+  if (reply == nullptr) {
+    std::string prompt;
+    for (int64_t p = 0; p < span.prompt_tokens; ++p) AppendText(KvAt(input, span, p).token, &prompt);
+    reply = Choose(prompt);
   }
+  return *reply;
 }
 
 const ScriptReply* ScriptedExecutor::Choose(const std::string& prompt) const {
@@ -95,10 +110,11 @@ void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, 
   if (sample.target >= 0) {
     result->token = sample.target;
   } else if (script_.replies.empty()) {
-    const uint64_t draw = KeyedRandom(sample.params.seed, sample.position);
+    const uint64_t history = KvAt(input, span, static_cast<int64_t>(sample.position) - 1).history;
+    const uint64_t draw = KeyedRandom(sample.params.seed ^ history, sample.position);
     result->token = draw % 97 == 0 ? kScriptEnd : static_cast<int32_t>('a' + draw / 97 % 26);
   } else {
-    const ScriptReply& reply = *conversations_[span.request].reply;
+    const ScriptReply& reply = ReplyTo(input, span);
     const auto index = static_cast<int64_t>(sample.position) - span.prompt_tokens;
     *delay_us += reply.delay_us;
     result->token = index == reply.fault_at                             ? -1

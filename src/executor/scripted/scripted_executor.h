@@ -1,11 +1,14 @@
 // An executor that computes nothing: tokens, delays and faults come from a Script, or, without replies, tokens are a
-// function of (request seed, position) and an answer ends after a number of tokens drawn the same way. Time passes
-// through a Sleeper, so that the simulator runs the same executor on virtual time.
+// function of (request seed, position, what the KV cache holds before it) and an answer ends after a number of tokens
+// drawn the same way. Its KV cache is real: a block holds the tokens that were computed into it, prompts are read from
+// there, and so a block that is shared with the wrong request gives another answer. Time passes through a Sleeper, so
+// that the simulator runs the same executor on virtual time.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "base/clock.h"
 #include "executor/executor.h"
@@ -26,12 +29,14 @@ class ScriptedExecutor final : public Executor {
   Result<const StepOutput*> Wait() override;
 
  private:
-  // One request that has been seen: the prompt's text so far and the reply it chose.
-  struct Conversation {
-    std::string prompt;
-    const ScriptReply* reply = nullptr;
+  // What stands for keys and values of one position.
+  struct KvEntry {
+    int32_t token = -1;
+    uint32_t history = 0;  // hash of the tokens up to here
   };
-  void ReadPrompt(const StepInput& input, const StepSpan& span);
+  KvEntry& KvAt(const StepInput& input, const StepSpan& span, int64_t position);
+  void WriteKv(const StepInput& input, const StepSpan& span);
+  const ScriptReply& ReplyTo(const StepInput& input, const StepSpan& span);
   void Answer(const StepInput& input, const StepSample& sample, SampleResult* result, int64_t* delay_us);
   const ScriptReply* Choose(const std::string& prompt) const;
   void AppendText(int32_t token, std::string* out) const;
@@ -39,7 +44,8 @@ class ScriptedExecutor final : public Executor {
   const Script script_;
   const Sleeper sleeper_;
   ExecutorDescription description_;
-  std::unordered_map<uint64_t, Conversation> conversations_;
+  std::vector<KvEntry> kv_;
+  std::unordered_map<uint64_t, const ScriptReply*> replies_;  // of requests that have seen their first token
   const StepInput* input_ = nullptr;
   StepOutput output_;
 };

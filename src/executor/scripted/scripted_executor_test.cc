@@ -51,18 +51,41 @@ TEST(ScriptedExecutorTest, SaysTheMatchingReplyWithItsDelays) {
   ScriptedExecutor executor(script, [&](TimeNs t) { slept += t; });
   StepInput input;
   input.token_ids = {'h', 'i'};
-  input.spans = {{.request = 1, .first_row = 0, .rows = 2, .first_position = 0, .prompt_tokens = 2}};
+  input.spans = {{.request = 1, .first_row = 0, .rows = 2, .prompt_tokens = 2, .block_count = 1}};
+  input.blocks = {0};
   input.samples = {{.row = 1, .span = 0, .position = 2, .params = {}}};
   std::vector<int32_t> said;
   for (int32_t position = 2; position < 5; ++position) {
     ASSERT_TRUE(executor.Submit(input));
     said.push_back((*executor.Wait())->results[0].token);
     input.token_ids = {said.back()};
-    input.spans = {{.request = 1, .first_row = 0, .rows = 1, .first_position = position, .prompt_tokens = 2}};
+    input.spans = {
+        {.request = 1, .first_row = 0, .rows = 1, .first_position = position, .prompt_tokens = 2, .block_count = 1}};
     input.samples = {{.row = 0, .span = 0, .position = static_cast<uint64_t>(position + 1), .params = {}}};
   }
   EXPECT_EQ(said, (std::vector<int32_t>{kScriptFirstPiece, kScriptFirstPiece + 1, kScriptEnd}));
   EXPECT_EQ(slept, 3 * (2 + 7) * kNsPerMs + 2 * 100 * kNsPerUs);
+}
+
+// The prompt is what lies in the blocks: a second request that was given the first one's block, and one other token to
+// compute, hears the reply to the whole.
+TEST(ScriptedExecutorTest, ReadsThePromptFromItsBlocks) {
+  const Script script = *ParseScript(R"({"replies": [{"match": "aab", "pieces": ["right"]}, {"pieces": ["wrong"]}]})");
+  ScriptedExecutor executor(script, [](TimeNs) {});
+  StepInput input;
+  input.token_ids.assign(64, 'a');
+  input.spans = {{.request = 1, .rows = 64, .prompt_tokens = 65, .block_count = 1}};
+  input.blocks = {3};
+  ASSERT_TRUE(executor.Submit(input) && executor.Wait());
+  input.token_ids = {'b'};
+  input.spans = {{.request = 2, .rows = 1, .first_position = 64, .prompt_tokens = 65, .block_count = 2}};
+  input.samples = {{.row = 0, .span = 0, .position = 65, .params = {}}};
+  for (const auto& [first, said] : {std::pair{3, kScriptFirstPiece}, std::pair{5, kScriptFirstPiece + 1}}) {
+    input.blocks = {first, 4};
+    ASSERT_TRUE(executor.Submit(input));
+    EXPECT_EQ((*executor.Wait())->results[0].token, said);
+    ++input.spans[0].request;
+  }
 }
 
 }  // namespace
