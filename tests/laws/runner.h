@@ -7,6 +7,7 @@
 #include <bit>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,30 @@ struct Setting {
   int64_t kv_tokens = 1 << 14;
   uint64_t disorder = 0;  // 0: one request after another; else the seed of arrivals and cancels
   KvType kv_type = KvType::kInt16;
+  bool prefix_cache = true;
+  bool wrong_block = false;  // a fault: who begins with cached blocks gets another one for its first
+};
+
+// An executor whose caller gave a request the wrong cached block.
+class WrongBlockExecutor final : public Executor {
+ public:
+  explicit WrongBlockExecutor(Executor& executor) : executor_(executor) {}
+  const ExecutorDescription& Describe() const override { return executor_.Describe(); }
+  Status Submit(const StepInput& input) override {
+    input_ = input;
+    for (const StepSpan& span : input.spans) {
+      if (seen_.insert(span.request).second && span.first_position > 0) wronged_.insert(span.request);
+      int32_t& first = input_.blocks[static_cast<size_t>(span.first_block)];
+      if (wronged_.contains(span.request)) first = (first + 1) % Describe().kv_blocks;
+    }
+    return executor_.Submit(input_);
+  }
+  Result<const StepOutput*> Wait() override { return executor_.Wait(); }
+
+ private:
+  Executor& executor_;
+  StepInput input_;
+  std::set<uint64_t> seen_, wronged_;
 };
 
 class Runner {
@@ -91,8 +116,10 @@ class Runner {
     EXPECT_TRUE(executor) << executor.error().message;
     executor_ = std::move(*executor);
     executor_->ObserveLogits([this](const StepInput& input, const float* logits) { Observe(input, logits); });
-    engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock_,
-                                       EngineOptions{.waiting_max = 256, .check_integrity = true});
+    wrong_ = std::make_unique<WrongBlockExecutor>(*executor_);
+    Executor& used = setting.wrong_block ? static_cast<Executor&>(*wrong_) : *executor_;
+    const EngineOptions engine{.waiting_max = 256, .check_integrity = true, .prefix_cache = setting.prefix_cache};
+    engine_ = std::make_unique<Engine>(used, *tokenizer_, clock_, engine);
   }
 
   std::vector<Answer> Run(const std::vector<Prompt>& prompts) {
@@ -107,6 +134,7 @@ class Runner {
     return answers_;
   }
   uint64_t preemptions() const { return engine_->stats().preemptions.load(); }
+  uint64_t prefix_hit_tokens() const { return engine_->stats().prefix_hit_tokens.load(); }
 
  private:
   void Observe(const StepInput& input, const float* logits) {
@@ -173,6 +201,7 @@ class Runner {
   std::unique_ptr<Tokenizer> tokenizer_;
   VirtualClock clock_;
   std::unique_ptr<CpuExecutor> executor_;
+  std::unique_ptr<WrongBlockExecutor> wrong_;
   std::unique_ptr<Engine> engine_;
   std::map<uint64_t, size_t> owner_;
   std::vector<Answer> answers_;
