@@ -74,6 +74,10 @@ class Parser {
     const std::string flag = word.substr(0, equals);
     const bool has_value = equals != std::string::npos;
     const OptionSpec* spec = flag.starts_with("--") ? FindOption(flag.substr(2)) : nullptr;
+    if (const ForeignSwitch* set = FindForeignSwitch(flag); set != nullptr && !has_value) {
+      spec = FindOption(set->option);
+      if ((spec->commands & line_.command->bit) != 0) return Put(*spec, flag, {std::string(set->value)}), Status();
+    }
     if (spec == nullptr || (spec->commands & line_.command->bit) == 0) return Foreign(flag, equals);
     std::vector<std::string> values;
     const bool greedy = spec->value_name.ends_with("...");

@@ -88,6 +88,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.prompt_batch_tokens = static_cast<int>(s.Integer("prompt-batch-tokens"));
   o.max_sequences = static_cast<int>(s.Integer("max-sequences"));
   o.max_waiting = static_cast<int>(s.Integer("max-waiting"));
+  o.prefix_cache = s.Text("prefix-cache") == "on";
   o.request_timeout_s = s.Number("request-timeout");
   o.queue_timeout_s = s.Number("queue-timeout");
   o.drain_timeout_s = s.Number("drain-timeout");

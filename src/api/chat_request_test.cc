@@ -196,13 +196,14 @@ TEST(ChatRequest, C25StreamOptions) {
 
 TEST(ChatRequest, C29ToC32OptionsThatAreAccepted) {
   const GenerationRequest r = Chat(
-      R"("store":true,"metadata":{"a":"b"},"user":"u","safety_identifier":"s","service_tier":"flex","prompt_cache_key":"k","reasoning_effort":"low",)"
+      R"("store":true,"metadata":{"a":"b"},"user":"u","safety_identifier":"s","service_tier":"flex","prompt_cache_key":"k","cache_salt":"s","reasoning_effort":"low",)"
       R"("verbosity":"high","prediction":{"type":"content","content":"x"},"prompt_cache_options":{},"prompt_cache_retention":"24h","parallel_tool_calls":false,)"
       R"("response_format":{"type":"text"},"modalities":["text"])");
   EXPECT_EQ(r.user, "u");
   EXPECT_EQ(r.safety_identifier, "s");
   EXPECT_EQ(r.service_tier, "flex");
   EXPECT_EQ(r.prompt_cache_key, "k");
+  EXPECT_EQ(r.cache_salt, "s");
   EXPECT_EQ(r.reasoning_effort, "low");
   EXPECT_EQ(r.verbosity, "high");
   EXPECT_TRUE(r.unknown_fields.empty());
@@ -256,7 +257,6 @@ TEST(ChatRequest, T7AndC34KnownFieldsThatAreNotServedAreNamed) {
       {R"("truncate_prompt_tokens":5)", "truncate_prompt_tokens"},
       {R"("return_token_ids":true)", "return_token_ids"},
       {R"("documents":[{"text":"x"}])", "documents"},
-      {R"("cache_salt":"x")", "cache_salt"},
       {R"("grammar":"root ::= x")", "grammar"},
       {R"("json_schema":{"type":"object"})", "json_schema"},
       {R"("n_predict":5)", "n_predict"},

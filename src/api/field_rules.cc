@@ -47,7 +47,6 @@ constexpr UnservedField kBothKinds[] = {
     {"return_token_ids", Neutral::kFalse, "use logprobs or POST /tokenize"},
     {"return_tokens_as_token_ids", Neutral::kFalse, "use logprobs, whose bytes are exact"},
     {"spaces_between_special_tokens", Neutral::kTrue, kLeaveOut},
-    {"cache_salt", Neutral::kEmpty, "use separate API keys to keep tenants apart"},
     {"request_id", Neutral::kEmpty, "send the header X-Request-Id"},
     {"kv_transfer_params", Neutral::kNone, kLeaveOut},
     {"vllm_xargs", Neutral::kEmpty, kLeaveOut},

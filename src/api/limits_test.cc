@@ -78,7 +78,7 @@ TEST(Limits, UnknownFieldsAreReportedUpToTheLimit) {
 
 TEST(Limits, Names) {
   const ApiLimits limits;
-  for (const char* field : {"user", "prompt_cache_key"}) {
+  for (const char* field : {"user", "prompt_cache_key", "cache_salt"}) {
     const std::string key = "\"" + std::string(field) + "\":";
     ExpectLimit(ParseChatRequest, ChatBody(key + Quoted(limits.name_bytes_max)),
                 ChatBody(key + Quoted(limits.name_bytes_max + 1)), field, "limit is 256", limits);

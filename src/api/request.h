@@ -80,6 +80,7 @@ struct GenerationRequest {
   std::string safety_identifier;
   std::string service_tier;  // "" or auto, default, flex, scale, priority, fast
   std::string prompt_cache_key;
+  std::string cache_salt;                   // requests of different salts share no cached prompts
   std::string reasoning_effort;             // "" or none ... max
   std::string verbosity;                    // "" or low, medium, high
   int32_t priority = 0;                     // lower goes first

@@ -162,6 +162,7 @@ Status ReadEnvelope(JsonFields& fields, const ApiLimits& limits, GenerationReque
   HR_RETURN_IF_ERROR(
       Store(fields.String("safety_identifier", limits.safety_identifier_bytes_max), &request->safety_identifier));
   HR_RETURN_IF_ERROR(Store(fields.String("prompt_cache_key", limits.name_bytes_max), &request->prompt_cache_key));
+  HR_RETURN_IF_ERROR(Store(fields.String("cache_salt", limits.name_bytes_max), &request->cache_salt));
   HR_RETURN_IF_ERROR(Store(fields.OneOf("service_tier", {"auto", "default", "flex", "scale", "priority", "fast"}),
                            &request->service_tier));
   HR_RETURN_IF_ERROR(Store(fields.Integer("priority", INT32_MIN, INT32_MAX), &request->priority));

@@ -50,6 +50,18 @@ TEST(EnvironmentTest, OnlySoManyLines) {
   EXPECT_EQ(EnvironmentWarnings(std::vector<std::string_view>(1000, "HEADRACE_X=1")).size(), 20u);
 }
 
+TEST(ForeignFlagsTest, SwitchesThatSetAnOptionNameOneThatIsThere) {
+  for (const auto& [flag, value] :
+       {std::pair{"--enable-prefix-caching", "on"}, {"--no_enable_prefix_caching", "off"}}) {
+    const ForeignSwitch* const found = FindForeignSwitch(flag);
+    ASSERT_NE(found, nullptr) << flag;
+    EXPECT_EQ(found->value, value);
+    ASSERT_NE(FindOption(found->option), nullptr);
+    EXPECT_EQ(FindOption(found->option)->choices, "on off");
+  }
+  EXPECT_EQ(FindForeignSwitch("--prefix-cache"), nullptr);
+}
+
 TEST(ForeignFlagsTest, BothDashesAndNoShortNames) {
   ASSERT_NE(FindForeignFlag("--tensor_parallel_size"), nullptr);
   EXPECT_EQ(FindForeignFlag("--tensor_parallel_size")->accepted, "1");

@@ -15,15 +15,25 @@ constexpr std::array kForeignFlags = {
     ForeignFlag{"tensor-parallel-size", "1", "one process serves a model, on the cores of this machine (--threads N)"},
 };
 
-}  // namespace
+constexpr std::array kForeignSwitches = {
+    ForeignSwitch{"enable-prefix-caching", "prefix-cache", "on"},
+    ForeignSwitch{"no-enable-prefix-caching", "prefix-cache", "off"},
+};
 
-const ForeignFlag* FindForeignFlag(std::string_view flag) {
+template <typename Table>
+auto Find(const Table& table, std::string_view flag) -> decltype(table.data()) {
   if (!flag.starts_with("--")) return nullptr;
   flag.remove_prefix(2);
   const auto same = [](char x, char y) { return (x == '_' ? '-' : x) == y; };
-  const auto at = std::ranges::find_if(
-      kForeignFlags, [&](const ForeignFlag& foreign) { return std::ranges::equal(flag, foreign.name, same); });
-  return at == kForeignFlags.end() ? nullptr : &*at;
+  const auto at =
+      std::ranges::find_if(table, [&](const auto& foreign) { return std::ranges::equal(flag, foreign.name, same); });
+  return at == table.end() ? nullptr : &*at;
 }
+
+}  // namespace
+
+const ForeignFlag* FindForeignFlag(std::string_view flag) { return Find(kForeignFlags, flag); }
+
+const ForeignSwitch* FindForeignSwitch(std::string_view flag) { return Find(kForeignSwitches, flag); }
 
 }  // namespace headrace

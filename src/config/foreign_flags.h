@@ -12,7 +12,15 @@ struct ForeignFlag {
   std::string_view why;       // what to say to another value
 };
 
-// `flag` with its dashes, with '-' or '_' inside. nullptr: there is none.
+// A switch of vLLM that sets an option of ours.
+struct ForeignSwitch {
+  std::string_view name;  // without dashes
+  std::string_view option;
+  std::string_view value;
+};
+
+// Both: `flag` with its dashes, with '-' or '_' inside. nullptr: there is none.
 const ForeignFlag* FindForeignFlag(std::string_view flag);
+const ForeignSwitch* FindForeignSwitch(std::string_view flag);
 
 }  // namespace headrace

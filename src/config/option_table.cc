@@ -75,6 +75,8 @@ constexpr std::array kTable = {
     OptionSpec{"kv-type", "kv-cache-dtype cache-type-k", kChoice, kMachine, kLoads | kForBench, "TYPE", "int16",
                "numbers of the KV cache; int8: half the memory, a little less exact", 0, 0, "int16 int8", false, "",
                "auto=int16 q8_0=int8"},
+    OptionSpec{"prefix-cache", "", kChoice, kMachine, kServes, "on|off", "on",
+               "keep the KV blocks of prompts, for requests that begin alike; changes no answer", 0, 0, "on off"},
     OptionSpec{"pack-cache", "", kFolder, kMachine, kLoads | kForBench, "DIR", "",
                "keep packed weights here between starts, checked before they are used; as large as the model"},
     OptionSpec{"isa", "", kChoice, kMachine, kLoads | kForDoctor | kForBench, "NAME", "",

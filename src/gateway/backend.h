@@ -52,8 +52,8 @@ class BackendSink {
   virtual ~BackendSink() = default;
   virtual void OnDelta(ChoiceDelta delta) = 0;
   virtual void OnChoiceEnd(int index, FinishReason reason) = 0;
-  // After the last choice has ended. Nothing follows.
-  virtual void OnEnd() = 0;
+  // After the last choice has ended, with the prompt tokens that need not be computed. Nothing follows.
+  virtual void OnEnd(int64_t cached_tokens) = 0;
   // Instead of OnEnd. Nothing follows.
   virtual void OnError(const Error& error) = 0;
 };

@@ -57,22 +57,25 @@ TEST(Identity, WithoutAKeyFileEverybodyIsTheDefaultTenant) {
 }
 
 TEST(Identity, AKeyOpensItsOwnEntryOnly) {
-  const auto store = KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
-                                           "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2") +
-                                         Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
-                                     "keys.toml");
+  const auto store =
+      KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
+                            "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2\ncache_group = \"org\"") +
+                          Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
+                      "keys.toml");
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_FALSE(store->open());
   const auto alice = store->Authenticate("Bearer sk-alice");
   ASSERT_TRUE(alice);
   EXPECT_EQ(alice->key_name, "alice");
   EXPECT_EQ(alice->tenant, "team-a");
+  EXPECT_EQ(alice->cache_group, "org");
   EXPECT_EQ(alice->highest_band, Band::kHigh);
   EXPECT_EQ(alice->weight, 2.0);
   const auto bob = store->Authenticate("bearer sk-bob");  // the scheme's case does not matter
   ASSERT_TRUE(bob);
   EXPECT_EQ(bob->key_name, "keys[1]");
   EXPECT_EQ(bob->tenant, "default");
+  EXPECT_EQ(bob->cache_group, "");
   EXPECT_EQ(bob->highest_band, Band::kNormal);
 }
 
@@ -118,6 +121,7 @@ TEST(Identity, ErrorsOfTheKeyFileNameEntryAndFieldNeverTheValue) {
       {Entry(hash + "key = \"" + secret + "\""), "keys[0]", "unknown field 'key'"},
       {Entry(hash + "name = 5"), "keys[0]", "has a name"},
       {Entry(hash + "tenant = \"\""), "keys[0]", "has a tenant"},
+      {Entry(hash + "cache_group = 3"), "keys[0]", "has a cache_group"},
       {Entry(hash + "tenant = \"" + std::string(300, 'x') + "\""), "keys[0]", "1 to 256 bytes"},
       {Entry(hash + "highest_band = \"" + secret + "\""), "keys[0]", "critical, high, normal or batch"},
       {Entry(hash + "weight = 0"), "keys[0]", "weight"},
@@ -329,10 +333,11 @@ TEST_F(PipelineTest, ARequestGoesThroughToItsEnd) {
   backend_.sinks[0]->OnDelta({.index = 0, .text = "wor", .tokens = 3});
   backend_.sinks[0]->OnDelta({.index = 0, .text = "ld", .tokens = 2});
   backend_.sinks[0]->OnChoiceEnd(0, FinishReason::kStop);
-  backend_.sinks[0]->OnEnd();
+  backend_.sinks[0]->OnEnd(2);
   EXPECT_EQ(sink.text, "world");
   EXPECT_EQ(sink.usage.prompt_tokens, 5);
   EXPECT_EQ(sink.usage.completion_tokens, 5);
+  EXPECT_EQ(sink.usage.cached_tokens, 2);
   call->Settle({.status = 200});
   call.reset();
   EXPECT_EQ(pipeline_->under_way(), 0);
@@ -358,7 +363,7 @@ TEST_F(PipelineTest, L4BestOfReturnsTheLikeliestCandidatesOfEachPrompt) {
     backend_sink.OnChoiceEnd(i, i == 2 ? FinishReason::kLength : FinishReason::kStop);
   }
   EXPECT_EQ(sink.text, "") << "nothing before all are whole";
-  backend_sink.OnEnd();
+  backend_sink.OnEnd(0);
   EXPECT_EQ(sink.text, "<1><2><3><5>");
   EXPECT_EQ(
       sink.ends,
@@ -374,7 +379,7 @@ TEST_F(PipelineTest, NothingFollowsTheLastEvent) {
   loop_.RunUntil([&] { return sink.admitted == 1; });
   BackendSink& backend_sink = *backend_.sinks.at(0);
   backend_sink.OnError({ErrorCode::kInternal, "broke", {}, 0});
-  backend_sink.OnEnd();
+  backend_sink.OnEnd(0);
   backend_sink.OnError({ErrorCode::kInternal, "again", {}, 0});
   backend_sink.OnDelta({.index = 0, .text = "late", .tokens = 1});
   backend_sink.OnChoiceEnd(0, FinishReason::kStop);
@@ -426,7 +431,7 @@ TEST_F(PipelineTest, NotReadyAndDrainingAreRefusedWithATimeToRetry) {
   const Error draining = ErrorOf(R"("prompt":"x")");
   EXPECT_EQ(draining.code, ErrorCode::kUnavailable);
   EXPECT_GT(draining.retry_after_ms, 0);
-  backend_.sinks.at(0)->OnEnd();
+  backend_.sinks.at(0)->OnEnd(0);
   EXPECT_EQ(running.ended, 1) << "what ran before goes on to its end";
 }
 

@@ -77,9 +77,11 @@ struct KeyEntry {
     if (table == nullptr) return Wrong("is not a table");
     for (const auto& [name, value] : *table) {
       const std::string_view k = name.str();
-      if (k != "name" && k != "sha256" && k != "tenant" && k != "highest_band" && k != "weight") {
-        return Wrong(fmt::format("has an unknown field '{}'; it may have name, sha256, tenant, highest_band and weight",
-                                 EscapeForLog(k, 64)));
+      constexpr std::string_view kFields[] = {"name", "sha256", "tenant", "highest_band", "weight", "cache_group"};
+      if (std::ranges::find(kFields, k) == std::end(kFields)) {
+        return Wrong(fmt::format(
+            "has an unknown field '{}'; it may have name, sha256, tenant, highest_band, weight and cache_group",
+            EscapeForLog(k, 64)));
       }
     }
     std::string hex, band_name = "normal";
@@ -87,6 +89,7 @@ struct KeyEntry {
     HR_RETURN_IF_ERROR(Text("sha256", &hex));
     HR_RETURN_IF_ERROR(Text("name", &identity->key_name));
     HR_RETURN_IF_ERROR(Text("tenant", &identity->tenant));
+    HR_RETURN_IF_ERROR(Text("cache_group", &identity->cache_group));
     HR_RETURN_IF_ERROR(Text("highest_band", &band_name));
     const auto hash = FromHex(hex);
     if (!hash) return Wrong(fmt::format("needs sha256 with 64 hex digits; {}", kHowTo));

@@ -7,6 +7,7 @@
 //   tenant = "team-a"              # default: "default"
 //   highest_band = "high"          # critical, high, normal (default), batch
 //   weight = 1.0                   # share within a band
+//   cache_group = "org"            # share cached prompts with other tenants of this group; default: within the tenant
 #pragma once
 
 #include <string>
@@ -23,6 +24,7 @@ struct Identity {
   std::string tenant = "default";
   Band highest_band = Band::kHigh;
   double weight = 1.0;
+  std::string cache_group;  // "": cached prompts are shared within the tenant only
 };
 
 class KeyStore {
@@ -48,6 +50,6 @@ class KeyStore {
 
 constexpr size_t kKeysMax = 10'000;
 constexpr size_t kKeyFileBytesMax = 4 << 20;
-constexpr size_t kKeyTextBytesMax = 256;  // of a name or tenant
+constexpr size_t kKeyTextBytesMax = 256;  // of a name, tenant or group
 
 }  // namespace headrace

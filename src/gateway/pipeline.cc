@@ -144,11 +144,13 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     if (ranking_) return ranking_->End(index, reason);
     sink_->OnChoiceEnd(index, reason);
   }
-  void OnEnd() override {
+  void OnEnd(int64_t cached_tokens) override {
     if (sink_ == nullptr || std::exchange(over_, true)) return;
     if (ranking_) HandOnBest();
     if (sink_ == nullptr) return;
-    sink_->OnEnd({.prompt_tokens = request_.prompt_tokens(), .completion_tokens = completion_tokens_});
+    sink_->OnEnd({.prompt_tokens = request_.prompt_tokens(),
+                  .completion_tokens = completion_tokens_,
+                  .cached_tokens = cached_tokens});
   }
   void OnError(const Error& error) override {
     if (sink_ == nullptr || std::exchange(over_, true)) return;

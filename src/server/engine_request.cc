@@ -1,6 +1,9 @@
 #include "server/engine_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 
 namespace headrace {
 
@@ -22,6 +25,15 @@ Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request) {
   return StopMatcher::Build(request.stop);
 }
 
+// Who may see whose cached prompts: the key's group, else its tenant, made narrower by the request's own salt. Lengths
+// keep "a" with salt "bc" apart from "ab" with salt "c".
+std::string CacheNamespace(const PreparedRequest& request) {
+  const Identity& who = request.identity;
+  const std::string& trusted = who.cache_group.empty() ? who.tenant : who.cache_group;
+  return fmt::format("{}:{}:{}:{}", who.cache_group.empty() ? "tenant" : "group", trusted.size(), trusted,
+                     request.api.cache_salt);
+}
+
 std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, int candidate,
                                                const std::optional<StopMatcher>& stops) {
   const GenerationRequest& api = request.api;
@@ -38,6 +50,7 @@ std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, i
   r->show_control = !api.skip_special_tokens;
   r->top_logprobs = request.wants_logprobs() ? api.top_logprobs : -1;
   r->prompt_logprobs = api.echo && api.logprobs;
+  r->cache_namespace = CacheNamespace(request);
   r->band = request.band;
   r->start_before = request.start_before;
   r->finish_before = request.finish_before;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "engine/request.h"
 #include "gateway/backend.h"
@@ -16,6 +17,9 @@ SamplingParams ToSamplingParams(const SamplingFields& fields, uint64_t seed);
 
 // The stop strings of a request, for all its choices; none when it has none.
 Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request);
+
+// The cache namespace of a request: of different ones none sees whether another's prompt is cached.
+std::string CacheNamespace(const PreparedRequest& request);
 
 // Candidate `candidate` of `request`; candidate i of a prompt draws from seed + i. REQUIRES: candidate <
 // request.candidates().

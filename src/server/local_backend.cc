@@ -72,7 +72,7 @@ class LocalBackend::Call final : public BackendCall {
     }
     if (over_ || !std::ranges::all_of(choices_, &Choice::ended)) return;
     over_ = true;
-    sink_.OnEnd();
+    sink_.OnEnd(CachedTokens());
   }
 
  private:
@@ -93,6 +93,18 @@ class LocalBackend::Call final : public BackendCall {
     if (pool_tokens < d.context)
       return Fail(KvPoolLimitError(pool_tokens, prompt_tokens, request_.api.max_tokens, field));
     return Fail(ContextLengthError(d.context, prompt_tokens, request_.api.max_tokens, field));
+  }
+
+  // Of each prompt what the candidate that found least in the cache found: the others had its blocks.
+  int64_t CachedTokens() const {
+    const auto each = static_cast<size_t>(request_.api.best_of);
+    int64_t tokens = 0;
+    for (size_t first = 0; first < choices_.size(); first += each) {
+      int64_t least = INT64_MAX;
+      for (size_t i = first; i < first + each; ++i) least = std::min(least, choices_[i].stream->cached_tokens());
+      tokens += least;
+    }
+    return tokens;
   }
 
   // One choice failed: the request has, and its other choices are not worth their steps.

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "executor/cpu/cpu_executor.h"
 #include "executor/scripted/script.h"
 #include "executor/scripted/scripted_executor.h"
@@ -212,9 +213,11 @@ Status ModelService::SetTemplate(const ServeOptions& options, std::string from_m
 
 void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
   preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
-  engine_ = std::make_unique<Engine>(
-      *executor_, *tokenizer_, clock,
-      EngineOptions{.waiting_max = options.max_waiting, .shared_tokens_max = options.max_batch_tokens});
+  engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock,
+                                     EngineOptions{.waiting_max = options.max_waiting,
+                                                   .shared_tokens_max = options.max_batch_tokens,
+                                                   .prefix_cache = options.prefix_cache,
+                                                   .cache_key = {EntropySeed(), EntropySeed()}});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
 }
 

@@ -20,6 +20,12 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
   counter("headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
   counter("headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
   counter("headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.", s.preemptions);
+  counter("headrace_prefix_cache_query_tokens_total", "Prompt tokens looked up in the prefix cache.",
+          s.prefix_asked_tokens);
+  counter("headrace_prefix_cache_hit_tokens_total", "Of these, taken from the cache.", s.prefix_hit_tokens);
+  counter("headrace_prefix_cache_evictions_total", "Cached KV blocks that made room for others.", s.prefix_evictions);
+  metrics.Watch("headrace_prefix_cache_blocks", "KV blocks of 64 tokens that can be shared, in use or not.", {}, false,
+                [&s] { return s.kv_blocks_cached.load(std::memory_order_relaxed); });
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_stop,
           {{"reason", "stop"}});
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_length,
@@ -43,6 +49,9 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
                 [&s] { return s.running.load(std::memory_order_relaxed); });
   metrics.Watch("vllm:num_requests_waiting", "Requests that wait.", labels, false,
                 [&s] { return s.waiting.load(std::memory_order_relaxed); });
+  counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", s.prefix_asked_tokens,
+          labels);
+  counter("vllm:prefix_cache_hits_total", "Prompt tokens taken from the prefix cache.", s.prefix_hit_tokens, labels);
   metrics.Watch("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.", labels, false, usage);
 }
 

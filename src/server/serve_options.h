@@ -28,6 +28,7 @@ struct ServeOptions {
   int prompt_batch_tokens = 0;   // rows of one that holds prompts alone; 0: PromptBatchTokens
   int max_sequences = 32;
   int max_waiting = 1024;
+  bool prefix_cache = true;
   double request_timeout_s = 0;  // 0: none
   double queue_timeout_s = 0;
   double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short

@@ -313,9 +313,11 @@ TEST_F(ServerTest, HealthVersionAndMetrics) {
   EXPECT_TRUE(Parsed(S().Get("/version").body)["version"].is_string());
   S().Chat("x");
   const std::string metrics = S().Get("/metrics").body;
-  for (const char* name : {"headrace_requests_total{route=\"chat\",status=\"200\"}",
-                           "headrace_time_to_first_token_seconds_bucket", "headrace_generated_tokens_total",
-                           "vllm:num_requests_running{", "vllm:num_requests_waiting{", "vllm:kv_cache_usage_perc{"}) {
+  for (const char* name :
+       {"headrace_requests_total{route=\"chat\",status=\"200\"}", "headrace_time_to_first_token_seconds_bucket",
+        "headrace_generated_tokens_total", "vllm:num_requests_running{", "vllm:num_requests_waiting{",
+        "vllm:kv_cache_usage_perc{", "vllm:prefix_cache_queries_total{", "vllm:prefix_cache_hits_total{",
+        "headrace_prefix_cache_hit_tokens_total ", "headrace_prefix_cache_evictions_total "}) {
     EXPECT_THAT(metrics, HasSubstr(name));
   }
 }

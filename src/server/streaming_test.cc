@@ -193,6 +193,21 @@ TEST_F(StreamingTest, RoleFirstTextThenFinishAndNothingEmpty) {
   EXPECT_EQ(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
 }
 
+// C28: the second identical long prompt was cached, also for two choices; with another salt it was not.
+TEST_F(StreamingTest, CachedTokensAreTold) {
+  const std::string prompt(200, 'w');
+  const auto cached = [&](const std::string& fields) {
+    return Whole(prompt, fields)["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>();
+  };
+  EXPECT_EQ(cached(R"("n":2)"), 0) << "the choice that computed it found nothing";
+  const int64_t again = cached("");
+  EXPECT_GE(again, 192);
+  EXPECT_EQ(again % 64, 0);
+  EXPECT_EQ(cached(R"("n":2)"), again);
+  EXPECT_EQ(cached(R"("cache_salt":"mine")"), 0);
+  EXPECT_EQ(cached(R"("cache_salt":"mine")"), again);
+}
+
 // L1
 TEST_F(StreamingTest, PromptsOfEveryKindInOrder) {
   const Json answer = Parsed(S().Complete(R"(["fox","hi"])", R"("n":2)").body);
