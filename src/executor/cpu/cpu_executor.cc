@@ -119,7 +119,7 @@ void CpuExecutor::Forward(const StepInput& input) {
                   reinterpret_cast<float*>(logits_.data()));
   if (pool_->active() < workers && !crowded_) {
     crowded_ = true;
-    LOG_WARN(
+    LOG_INFO(
         "other processes take the processors of {} compute threads: waiting for one costs more than it gives, so "
         "fewer compute while that lasts. Leave Headrace processors of its own, or give fewer by --threads.",
         description_.threads);
