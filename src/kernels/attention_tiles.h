@@ -8,7 +8,9 @@
 //   Keep(x, begin, end, other): lanes [begin, end) of x, the others of `other`
 //   ZeroI, LoadPairs (int16 or int8 as int16), SplatPair, AddDot(acc, pairs, pairs), ToFloat
 //   LoadTwice(p): p0 p0 p1 p1 …;  SwapPairs: x1 x0 x3 x2 …;  NegateEven: -x0 x1 -x2 …
-//   StoreShorts(int16_t*, F), (int16_t*, F, F): nearest even;  StoreInterleaved(pairs, x, place): kLanes shorts to one place of pairs
+//   optional: LargestOfEach, TreeOfEach of kLanes vectors at once
+//   StoreShorts(int16_t*, F), (int16_t*, F, F): nearest even
+//   StoreInterleaved(pairs, x, place): kLanes shorts to one place of pairs
 #pragma once
 
 #include "kernels/attention_vectors.h"

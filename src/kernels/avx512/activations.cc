@@ -20,25 +20,6 @@ struct SumOf {
   }
 };
 
-// Lane i of the result: the 16 lanes of x[i] joined by `op`, in any order. Each step joins halves of two vectors.
-template <typename Op>
-HR_KERNEL_INLINE __m512 JoinLanes(const __m512* x, Op op) {
-  __m512 lanes[4];  // a 128-bit lane a vector: x[4i] .. x[4i + 3]
-  HR_UNROLL for (int i = 0; i < 4; ++i) {
-    __m512 half[2];
-    HR_UNROLL for (int j = 0; j < 2; ++j) {
-      const __m512 a = x[4 * i + 2 * j], b = x[4 * i + 2 * j + 1];
-      half[j] = op(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
-    }
-    lanes[i] = op(_mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xDD));
-  }
-  const __m512 m0 = op(_mm512_unpacklo_ps(lanes[0], lanes[1]), _mm512_unpackhi_ps(lanes[0], lanes[1]));
-  const __m512 m1 = op(_mm512_unpacklo_ps(lanes[2], lanes[3]), _mm512_unpackhi_ps(lanes[2], lanes[3]));
-  const __m512 joined = op(_mm512_shuffle_ps(m0, m1, 0x44), _mm512_shuffle_ps(m0, m1, 0xEE));
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  return _mm512_permutexvar_ps(order, joined);
-}
-
 // Groups [first, first + n) of a row; their largest magnitudes go to `largest`.
 HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t first, int n, float* largest) {
   const float* x = a.values + row * a.value_stride + first * kGroup;
@@ -49,7 +30,7 @@ HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t 
       joined[i] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i * kGroup)),
                                 _mm512_abs_ps(_mm512_loadu_ps(x + i * kGroup + 16)));
   }
-  const __m512 top = JoinLanes(joined, LargerOf{}), most = _mm512_set1_ps(127.0f);
+  const __m512 top = ReduceEach(joined, LargerOf{}), most = _mm512_set1_ps(127.0f);
   _mm512_storeu_ps(largest, top);
   float inverse[kGroups], scale[kGroups], scaled_sum[kGroups];
   const __mmask16 positive = _mm512_cmp_ps_mask(top, _mm512_setzero_ps(), _CMP_GT_OQ);
@@ -68,7 +49,7 @@ HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t 
     joined[i] = _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xAAAAAAAA, q0, _mm512_slli_epi32(q1, 16)));
   }
   int32_t sum[kGroups];
-  const __m512i sums = _mm512_castps_si512(JoinLanes(joined, SumOf{}));
+  const __m512i sums = _mm512_castps_si512(ReduceEach(joined, SumOf{}));
   _mm512_storeu_si512(sum, sums);
   _mm512_storeu_ps(scaled_sum,
                    _mm512_mul_ps(scales, _mm512_cvtepi32_ps(_mm512_madd_epi16(sums, _mm512_set1_epi16(1)))));

@@ -7,27 +7,6 @@
 namespace headrace {
 namespace {
 
-// What `op` makes of all 16 lanes of each of 16 vectors: halves meet first, as in TreeSum16, those of two vectors in
-// one operation.
-template <typename Op>
-HR_KERNEL_INLINE __m512 ReduceEach(const __m512* v, Op op) {
-  __m512 eights[8], fours[4], pairs[2];
-  HR_UNROLL for (int i = 0; i < 8; ++i) {
-    const __m512 a = v[2 * i], b = v[2 * i + 1];
-    eights[i] = op(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
-  }
-  HR_UNROLL for (int i = 0; i < 4; ++i) {
-    const __m512 a = eights[2 * i], b = eights[2 * i + 1];
-    fours[i] = op(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
-  }
-  HR_UNROLL for (int i = 0; i < 2; ++i) {
-    const __m512d a = _mm512_castps_pd(fours[2 * i]), b = _mm512_castps_pd(fours[2 * i + 1]);
-    pairs[i] = op(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
-  }
-  const __m512 all = op(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xDD));
-  return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), all);
-}
-
 struct Lanes {
   using F = __m512;
   using I = __m512i;
