@@ -1,4 +1,4 @@
-#include "simulate/step_cost.h"
+#include "scheduler/step_cost.h"
 
 #include <fmt/format.h>
 
