@@ -20,7 +20,6 @@ struct Engine::Active {
   uint64_t text_bytes = 0;  // of the answer so far
   int64_t max_tokens = 0;
   int64_t logits_from = 0;  // prompt positions below this have been reported (prompt_logprobs)
-  TimeNs submitted = 0;
   int32_t slot = -1;
   bool finished = false;
   bool failed = false;  // finished with an error

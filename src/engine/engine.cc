@@ -17,26 +17,12 @@ SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& opti
           .shared_tokens_max = std::min(options.shared_tokens_max, d.rows_max),
           .logit_rows_max = d.logit_rows_max,
           .sequences_max = d.sequences_max,
-          .waiting_max = options.waiting_max,
-          .prefix_cache = options.prefix_cache};
+          .waiting_max = DefaultAdmissionLimits(options.waiting_max).waiting_max,
+          .prefix_cache = options.prefix_cache,
+          .order = options.order};
 }
 
 }  // namespace
-
-EngineStream::EngineStream(uint64_t id, int64_t prompt_tokens, size_t events_max, size_t logprobs_max,
-                           Doorbell* engine_bell, Doorbell* consumer_bell)
-    : id_(id),
-      prompt_tokens_(prompt_tokens),
-      events_(events_max),
-      engine_bell_(engine_bell),
-      consumer_bell_(consumer_bell) {
-  if (logprobs_max > 0) logprobs_ = std::make_unique<SpscRing<SampleResult>>(logprobs_max);
-}
-
-void EngineStream::Cancel() {
-  cancelled_.store(true, std::memory_order_release);
-  engine_bell_->Ring();
-}
 
 Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& clock, const EngineOptions& options)
     : executor_(executor),
@@ -45,9 +31,8 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
       description_(executor.Describe()),
       options_(options),
       scheduler_(LimitsOf(description_, options), description_.kv_blocks),
-      arrivals_(static_cast<size_t>(options.waiting_max + description_.sequences_max)) {
-  const auto slots = arrivals_.capacity();
-  arrived_.reserve(slots);
+      admission_(DefaultAdmissionLimits(options.waiting_max)) {
+  const auto slots = static_cast<size_t>(scheduler_.limits().waiting_max + description_.sequences_max);
   by_slot_.resize(slots);
   slots_.reserve(slots);
   dropped_.reserve(slots);
@@ -65,116 +50,37 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
 
 Engine::~Engine() = default;
 
-Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineRequest> request, Doorbell* bell) {
-  CHECK(!request->prompt.empty());
-  const auto prompt = static_cast<int64_t>(request->prompt.size());
-  if (scheduler_.ClampedMaxTokens(prompt, INT64_MAX) < 1) {
-    return headrace::Fail(scheduler_.NeverFits(prompt));
-  }
-  // Progress counts from the moment that there is work: an engine that slept for an hour has not been stuck for one.
-  if (inside() == 0) stats_.last_progress.store(clock_.Now(), std::memory_order_relaxed);
-  if (inside_.fetch_add(1, std::memory_order_relaxed) >= static_cast<int32_t>(arrivals_.capacity())) {
-    inside_.fetch_sub(1, std::memory_order_relaxed);
-    Error error{
-        ErrorCode::kOverloaded, "The server is full: every place to run and to wait is taken. Retry later.", {}, 0};
-    error.retry_after_ms = RetryAfterMs(stats_.waiting_tokens.load(std::memory_order_relaxed), TokensPerSecond());
-    return headrace::Fail(std::move(error));
-  }
-  auto active = std::make_unique<Active>();
-  active->max_tokens = scheduler_.ClampedMaxTokens(prompt, request->max_tokens);
-  active->tokens.reserve(static_cast<size_t>(prompt + active->max_tokens));
-  active->tokens = request->prompt;
-  if (options_.prefix_cache) {
-    const BlockName root = RootName(options_.cache_key, description_.fingerprint, "", request->cache_namespace);
-    active->chain.emplace(options_.cache_key, root, active->tokens, prompt + active->max_tokens);
-  }
-  active->submitted = clock_.Now();
-  const auto all = static_cast<size_t>(prompt + active->max_tokens);
-  const std::span<const int32_t> ends = tokenizer_.end_of_generation();
-  if (request->min_tokens > 0) {
-    active->end_bans = request->stop_token_ids;
-    if (!request->ignore_eos) active->end_bans.insert(active->end_bans.end(), ends.begin(), ends.end());
-  }
-  if (request->sampling.NeedsHistory() || !request->logit_bias.empty() || !active->end_bans.empty()) {
-    const size_t history =
-        request->sampling.NeedsHistory() ? std::min(all, static_cast<size_t>(description_.vocab_size)) : 0;
-    active->adjustments = AdjustmentTable(history + request->logit_bias.size() + active->end_bans.size());
-    for (const auto& [token, bias] : request->logit_bias) active->adjustments.At(token).bias = bias;
-    for (int32_t token : active->end_bans) active->adjustments.At(token).bias = kBanBias;
-    if (request->sampling.NeedsHistory()) {
-      for (int32_t token : request->prompt) active->adjustments.At(token).seen = true;
-    }
-  }
-  const size_t logprobs_max = request->top_logprobs >= 0 ? static_cast<size_t>(active->max_tokens) +
-                                                               (request->prompt_logprobs ? request->prompt.size() : 0)
-                                                         : 0;
-  active->stream.reset(new EngineStream(next_id_.fetch_add(1), prompt, static_cast<size_t>(active->max_tokens) + 1,
-                                        logprobs_max, &bell_, bell));
-  active->request = std::move(request);
-  std::shared_ptr<EngineStream> stream = active->stream;
-  CHECK(arrivals_.Push({std::move(active)}));  // as many places as inside_ lets in
-  bell_.Ring();
-  return stream;
-}
-
 TimeNs Engine::Step(TimeNs now) {
-  TakeIn(now);
-  scheduler_.Plan(now, &plan_);
-  if (!plan_.spans.empty()) {
+  {
+    const MutexLock lock(mutex_);
+    DropCancelledAndLate(now);
+    scheduler_.Plan(&plan_);
     Build();
-    Status submitted = executor_.Submit(input_);
-    Result<const StepOutput*> output =
-        submitted ? executor_.Wait() : Result<const StepOutput*>(std::unexpected(submitted.error()));
-    if (output) {
-      Commit(clock_.Now(), **output);
-    } else {
-      FailStep(output.error());
-    }
+  }
+  Result<const StepOutput*> output = nullptr;
+  if (!plan_.spans.empty()) {
+    const Status submitted = executor_.Submit(input_);
+    output = submitted ? executor_.Wait() : std::unexpected(submitted.error());
+  }
+  bool more = false;
+  {
+    const MutexLock lock(mutex_);
+    if (!output) FailStep(output.error());
+    if (output && *output != nullptr) Commit(clock_.Now(), **output);
+    Publish(now);
+    more = scheduler_.HasWork();
   }
   RingBells();
-  Publish(now);
   if (options_.check_integrity) CheckIntegrity();
-  return NextWakeUp(now);
+  return more ? now : kNever;
 }
 
-// ---- take in -------------------------------------------------------------------------------------------------------
-
-void Engine::TakeIn(TimeNs now) {
-  DropCancelledAndLate(now);
-  TakeArrivals(now);
-}
-
-void Engine::TakeArrivals(TimeNs now) {
-  arrivals_.Drain(arrived_);
-  for (Arrival& arrival : arrived_) {
-    Active& active = *arrival.active;
-    const EngineRequest& r = *active.request;
-    const Result<int32_t> slot = scheduler_.Add({.prompt_tokens = static_cast<int64_t>(r.prompt.size()),
-                                                 .max_tokens = active.max_tokens,
-                                                 .prompt_logits = r.prompt_logprobs,
-                                                 .band = r.band,
-                                                 .arrival = active.submitted,
-                                                 .start_before = r.start_before,
-                                                 .chain = active.chain ? &*active.chain : nullptr});
-    CHECK(slot.has_value());  // Submit let in no more than there are slots, and nothing that cannot fit
-    active.slot = *slot;
-    slots_.push_back(*slot);
-    by_slot_[static_cast<size_t>(*slot)] = std::move(arrival.active);
-  }
-  arrived_.clear();
-}
+// ---- before the step -----------------------------------------------------------------------------------------------
 
 void Engine::DropCancelledAndLate(TimeNs now) {
   dropped_.clear();
-  scheduler_.Expired(now, &dropped_);
-  for (int32_t slot : dropped_) {
-    Error error{ErrorCode::kOverloaded,
-                "The request waited longer than the server's --queue-timeout allows and was not started. Retry later.",
-                {},
-                0};
-    error.retry_after_ms = RetryAfterMs(stats_.waiting_tokens.load(std::memory_order_relaxed), TokensPerSecond());
-    Fail(*by_slot_[static_cast<size_t>(slot)], std::move(error));
-  }
+  scheduler_.queue().Expired(now, &dropped_);
+  for (int32_t slot : dropped_) FailExpired(*by_slot_[static_cast<size_t>(slot)], now);
   for (int32_t slot : slots_) {
     Active& active = *by_slot_[static_cast<size_t>(slot)];
     if (active.finished) continue;
@@ -190,6 +96,24 @@ void Engine::DropCancelledAndLate(TimeNs now) {
     if (by_slot_[static_cast<size_t>(slot)]->finished) dropped_.push_back(slot);
   }
   for (int32_t slot : dropped_) Drop(slot);
+}
+
+void Engine::FailExpired(Active& active, TimeNs now) {
+  const QueueSpec& place = scheduler_.queue().spec(active.slot);
+  if (place.deadline <= now) {
+    return Fail(active, {ErrorCode::kDeadlineExceeded,
+                         "The deadline passed while the request waited, so it was not started. Allow more time, or "
+                         "come back when less is going on.",
+                         "deadline", 0});
+  }
+  Error error{ErrorCode::kOverloaded,
+              "The request waited longer than the server's --queue-timeout allows and was not started. Retry later.",
+              {},
+              0};
+  const ServiceRates rates = meter_.Rates(scheduler_.free_places());
+  const TimeNs ttft = PredictTtft(scheduler_.queue().Ahead(place), place.remaining_tokens, rates);
+  error.retry_after_ms = std::clamp(ttft, kNsPerSecond, kLongestRetryAfter) / kNsPerMs;
+  Fail(active, std::move(error));
 }
 
 void Engine::Drop(int32_t slot) {
@@ -363,20 +287,16 @@ void Engine::RingBells() {
   bells_.clear();
 }
 
-void Engine::Publish(TimeNs now) {
+void Engine::Publish(TimeNs began) {
+  const TimeNs after = clock_.Now();
   if (!plan_.spans.empty()) {
     stats_.steps.fetch_add(1, std::memory_order_relaxed);
     stats_.rows.fetch_add(static_cast<uint64_t>(plan_.rows), std::memory_order_relaxed);
-    rate_rows_ += static_cast<uint64_t>(plan_.rows);
-  }
-  const TimeNs after = clock_.Now();
-  if (rate_since_ == 0) rate_since_ = now;
-  if (after - rate_since_ >= kNsPerSecond) {
-    if (rate_rows_ > 0)
-      tokens_per_second_.store(static_cast<double>(rate_rows_) * 1e9 / static_cast<double>(after - rate_since_),
-                               std::memory_order_relaxed);
-    rate_since_ = after;
-    rate_rows_ = 0;
+    meter_.OnStep({.duration = after - began,
+                   .prompt_rows = plan_.prompt_rows,
+                   .starts = plan_.starts,
+                   .rows_short = plan_.rows_short,
+                   .places_short = plan_.places_short});
   }
   stats_.preemptions.store(scheduler_.preemptions(), std::memory_order_relaxed);
   stats_.running.store(scheduler_.running(), std::memory_order_relaxed);
@@ -390,12 +310,8 @@ void Engine::Publish(TimeNs now) {
   stats_.last_progress.store(after, std::memory_order_relaxed);
 }
 
-TimeNs Engine::NextWakeUp(TimeNs now) const {
-  if (scheduler_.HasWork() || arrivals_.size() > 0) return now;
-  return kNever;
-}
-
 void Engine::CheckIntegrity() const {
+  const MutexLock lock(mutex_);
   scheduler_.CheckIntegrity();
   CHECK_EQ(static_cast<size_t>(scheduler_.running() + scheduler_.waiting()), slots_.size());
   for (int32_t slot : slots_) {

@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "base/count_allocations.h"
 #include "base/random.h"
@@ -175,20 +177,21 @@ TEST(EngineTest, RefusalsSayWhenToComeBackAndLateOnesAreEnded) {
   auto running = *w.engine.Submit(w.Request("x"), nullptr);
   w.Run(2);
   auto late = w.Request("y");
-  late->start_before = w.clock.Now() + kNsPerSecond;
+  late->place.start_before = w.clock.Now() + kNsPerSecond;
   auto waiting = *w.engine.Submit(std::move(late), nullptr);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(w.engine.Submit(w.Request("z"), nullptr));
   const auto refused = w.engine.Submit(w.Request("z"), nullptr);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
-  EXPECT_GE(refused.error().retry_after_ms, 1000);
+  EXPECT_GT(refused.error().retry_after_ms, 0);
   w.Run(15);
   const auto a = w.Read(*waiting);
   EXPECT_EQ(a.finish, EndReason::kError);
   EXPECT_EQ(waiting->error().code, ErrorCode::kOverloaded);
-  auto slow = w.Request("t");
+  auto slow = w.Request("z");  // the refused one comes back, and its place was kept
   slow->finish_before = w.clock.Now() + 20 * kNsPerSecond;
   auto timed = *w.engine.Submit(std::move(slow), nullptr);
+  ASSERT_NE(timed, nullptr);
   w.Run();
   EXPECT_EQ(w.Read(*timed).finish, EndReason::kError);
   EXPECT_EQ(timed->error().code, ErrorCode::kDeadlineExceeded);
@@ -204,11 +207,98 @@ TEST(EngineTest, WithoutPlacesToWaitTheSecondIsRefused) {
   const auto refused = w.engine.Submit(w.Request("y"), nullptr);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
-  EXPECT_NE(refused.error().message.find("every place to run and to wait is taken. Retry later."), std::string::npos);
-  EXPECT_GE(refused.error().retry_after_ms, 1000);
+  EXPECT_NE(refused.error().message.find("every place to wait is taken. Retry later."), std::string::npos);
+  EXPECT_GT(refused.error().retry_after_ms, 0);
   w.Run();
   EXPECT_EQ(w.Read(**running).text, "ababab");
   EXPECT_EQ(w.Ask(w.Request("z")).text, "ababab");
+}
+
+// Who could not be answered in time is told at once; whoever is overtaken by its deadline in line never runs.
+TEST(EngineTest, DeadlinesAreJudgedAtTheDoorAndKeptInLine) {
+  World w(R"({"sequences_max": 1, "step_ms": 100, "batch_tokens_max": 64, "context": 8192, "kv_blocks": 200,
+              "replies": [{"pieces": ["a"], "repeat": 50}]})",
+          {.waiting_max = 16, .check_integrity = true, .prefix_cache = false});
+  auto urgent = w.Request(std::string(640, 'p'));
+  urgent->place.band = Band::kHigh;
+  auto first = *w.engine.Submit(std::move(urgent), nullptr);
+  w.Run(5);  // 64 tokens in 100 ms were measured
+  const auto with_deadline = [&](TimeNs in, size_t tokens) {
+    auto r = w.Request(std::string(tokens, 'q'));
+    r->place.deadline = w.clock.Now() + in;
+    return w.engine.Submit(std::move(r), nullptr);
+  };
+  const auto late = with_deadline(kNsPerSecond, 640);
+  ASSERT_FALSE(late) << "half a second of work stands before a second of its own";
+  EXPECT_EQ(late.error().code, ErrorCode::kDeadlineExceeded) << "not even an idle server could";
+  const auto tight = with_deadline(1200 * kNsPerMs, 640);
+  ASSERT_FALSE(tight);
+  EXPECT_EQ(tight.error().code, ErrorCode::kOverloaded);
+  EXPECT_EQ(tight.error().field, "deadline");
+  EXPECT_GT(tight.error().retry_after_ms, 0);
+  // The prediction does not know how long the one that runs will decode.
+  auto hopeful = with_deadline(2 * kNsPerSecond, 64);
+  ASSERT_TRUE(hopeful);
+  w.Run();
+  EXPECT_EQ(w.Read(**hopeful).finish, EndReason::kError);
+  EXPECT_EQ((*hopeful)->error().code, ErrorCode::kDeadlineExceeded);
+  EXPECT_EQ((*hopeful)->stamps().started, 0);
+  EXPECT_EQ(w.Read(*first).tokens, 50);
+}
+
+TEST(EngineTest, TenantsShareByWeightAndAKeysLimitIsItsOwn) {
+  World w(R"({"sequences_max": 2, "step_ms": 10, "replies": [{"pieces": ["a"], "repeat": 4}]})",
+          {.waiting_max = 100, .check_integrity = true, .prefix_cache = false});
+  std::vector<std::shared_ptr<EngineStream>> of[2];
+  for (int i = 0; i < 40; ++i) {
+    for (uint64_t tenant : {0u, 1u}) {
+      auto r = w.Request(std::string(60, 'p'));
+      r->place.tenant = tenant + 1;
+      r->place.weight = tenant == 0 ? 3 : 1;
+      of[tenant].push_back(*w.engine.Submit(std::move(r), nullptr));
+    }
+  }
+  auto limited = w.Request("x");
+  limited->place.tenant = 2;
+  limited->place.tenant_waiting_limit = 40;
+  EXPECT_EQ(w.engine.Submit(std::move(limited), nullptr).error().code, ErrorCode::kRateLimited);
+  w.Run(100);
+  int finished[2] = {0, 0};
+  for (int tenant : {0, 1}) {
+    for (auto& stream : of[tenant]) finished[tenant] += w.Read(*stream).finish == EndReason::kStop ? 1 : 0;
+  }
+  EXPECT_GT(finished[1], 5);
+  EXPECT_NEAR(finished[0], 3 * finished[1], 3);
+}
+
+// Submit and its refusals do not wait for the step under way.
+TEST(EngineTest, ASubmitDuringAStepIsAnsweredAtOnce) {
+  struct Interrupted final : Executor {
+    explicit Interrupted(Executor& inner) : inner(inner) {}
+    const ExecutorDescription& Describe() const override { return inner.Describe(); }
+    Status Submit(const StepInput& input) override { return inner.Submit(input); }
+    Result<const StepOutput*> Wait() override {
+      if (during) std::exchange(during, nullptr)();
+      return inner.Wait();
+    }
+    Executor& inner;
+    std::function<void()> during;
+  };
+  World w(R"({"sequences_max": 1, "replies": [{"pieces": ["ab"], "repeat": 3}]})");
+  Interrupted executor(w.executor);
+  Engine engine(executor, *w.tokenizer, w.clock, {.waiting_max = 1, .check_integrity = true});
+  auto first = *engine.Submit(w.Request("x"), nullptr);
+  std::shared_ptr<EngineStream> second;
+  bool refused = false;
+  executor.during = [&] {
+    second = *engine.Submit(w.Request("y"), nullptr);
+    refused = !engine.Submit(w.Request("z"), nullptr);
+  };
+  while (engine.Step(w.clock.Now()) != kNever) {
+  }
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(w.Read(*first).text, "ababab");
+  EXPECT_EQ(w.Read(*second).text, "ababab");
 }
 
 TEST(EngineTest, PreemptedAnswersAreTheSameAsUndisturbedOnes) {

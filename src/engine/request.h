@@ -15,7 +15,7 @@
 #include "base/doorbell.h"
 #include "base/result.h"
 #include "base/ring.h"
-#include "queueing/order.h"
+#include "queueing/waiting_queue.h"
 #include "sampling/sampler.h"
 #include "text/stop_matcher.h"
 
@@ -35,8 +35,9 @@ struct EngineRequest {
   int top_logprobs = -1;         // < 0: no log-probabilities
   bool prompt_logprobs = false;  // also of every prompt token but the first
   std::string cache_namespace;   // requests of different ones share no blocks
-  Band band = Band::kNormal;
-  TimeNs start_before = kNever;   // refused if it still waits then
+  // Its place in line; deadline: for the first token, start_before: the queue timeout. Tokens, arrival and fingerprint
+  // are filled in by the engine.
+  QueueSpec place;
   TimeNs finish_before = kNever;  // ended (kDeadlineExceeded) if it still runs then
 };
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "gateway/identity.h"
+#include "queueing/priority.h"
 
 namespace headrace {
 
@@ -22,7 +23,8 @@ struct PreparedRequest {
   std::string request_id;
   std::vector<std::vector<int32_t>> prompts;  // one for chat; prompts of a completion in order
   uint64_t seed = 0;                          // drawn when the client gave none; choice i uses seed + i
-  Band band = Band::kNormal;
+  Urgency urgency;
+  TimeNs deadline = kNever;  // the client's: of no use later
   TimeNs start_before = kNever;
   TimeNs finish_before = kNever;
 

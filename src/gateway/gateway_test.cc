@@ -57,11 +57,11 @@ TEST(Identity, WithoutAKeyFileEverybodyIsTheDefaultTenant) {
 }
 
 TEST(Identity, AKeyOpensItsOwnEntryOnly) {
-  const auto store =
-      KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
-                            "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2\ncache_group = \"org\"") +
-                          Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
-                      "keys.toml");
+  const auto store = KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
+                                           "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2\nwaiting_max "
+                                           "= 7\nstandard_band = \"high\"\ncache_group = \"org\"") +
+                                         Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
+                                     "keys.toml");
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_FALSE(store->open());
   const auto alice = store->Authenticate("Bearer sk-alice");
@@ -70,13 +70,17 @@ TEST(Identity, AKeyOpensItsOwnEntryOnly) {
   EXPECT_EQ(alice->tenant, "team-a");
   EXPECT_EQ(alice->cache_group, "org");
   EXPECT_EQ(alice->highest_band, Band::kHigh);
+  EXPECT_EQ(alice->standard_band, Band::kHigh);
   EXPECT_EQ(alice->weight, 2.0);
+  EXPECT_EQ(alice->waiting_max, 7);
   const auto bob = store->Authenticate("bearer sk-bob");  // the scheme's case does not matter
   ASSERT_TRUE(bob);
   EXPECT_EQ(bob->key_name, "keys[1]");
   EXPECT_EQ(bob->tenant, "default");
   EXPECT_EQ(bob->cache_group, "");
   EXPECT_EQ(bob->highest_band, Band::kNormal);
+  EXPECT_EQ(bob->standard_band, Band::kNormal);
+  EXPECT_EQ(bob->waiting_max, 0);
 }
 
 // One answer for all that is wrong, so that it tells nothing about what is right.
@@ -124,6 +128,10 @@ TEST(Identity, ErrorsOfTheKeyFileNameEntryAndFieldNeverTheValue) {
       {Entry(hash + "cache_group = 3"), "keys[0]", "has a cache_group"},
       {Entry(hash + "tenant = \"" + std::string(300, 'x') + "\""), "keys[0]", "1 to 256 bytes"},
       {Entry(hash + "highest_band = \"" + secret + "\""), "keys[0]", "critical, high, normal or batch"},
+      {Entry(hash + "standard_band = \"best\""), "keys[0]", "standard_band"},
+      {Entry(hash + "highest_band = \"normal\"\nstandard_band = \"high\""), "keys[0]", "more urgent than its highest"},
+      {Entry(hash + "waiting_max = 0"), "keys[0]", "waiting_max"},
+      {Entry(hash + "waiting_max = 1.5"), "keys[0]", "waiting_max"},
       {Entry(hash + "weight = 0"), "keys[0]", "weight"},
       {Entry(hash + "weight = -1.5"), "keys[0]", "weight"},
       {Entry(hash + "weight = nan"), "keys[0]", "weight"},
@@ -288,7 +296,7 @@ class PipelineTest : public testing::Test {
   std::unique_ptr<PipelineCall> Start(RecordingSink& sink, const std::string& fields = R"("prompt":"hi")",
                                       const std::string& model = "house", Identity identity = {}) {
     return pipeline_->Start(GenerationRequest::Kind::kCompletion, R"({"model":")" + model + R"(",)" + fields + "}",
-                            std::move(identity), "id-1", sink);
+                            std::move(identity), {.id = "id-1"}, sink);
   }
   // The error that ends a request.
   Error ErrorOf(const std::string& fields, const std::string& model = "house") {
@@ -398,8 +406,9 @@ TEST_F(PipelineTest, ValidationErrorsNameTheField) {
   EXPECT_EQ(ErrorOf(R"("prompt":"x","logit_bias":{"258":1})").code, ErrorCode::kInvalidArgument)
       << "the vocabulary has 258 tokens";
   RecordingSink sink;
-  const auto call = pipeline_->Start(GenerationRequest::Kind::kChat,
-                                     R"({"model":"house","messages":[{"role":"user","content":"x"}]})", {}, "id", sink);
+  const auto call =
+      pipeline_->Start(GenerationRequest::Kind::kChat,
+                       R"({"model":"house","messages":[{"role":"user","content":"x"}]})", {}, {.id = "id"}, sink);
   loop_.RunUntil([&] { return sink.over(); });
   EXPECT_EQ(sink.error.code, ErrorCode::kUnsupported) << "no chat template";
   EXPECT_EQ(backend_.started.size(), 0u);
@@ -454,7 +463,7 @@ TEST_F(PipelineTest, AFullTextPoolIsARefusalWithATimeToRetry) {
   pipeline.Open(preparer_, backend_);
   RecordingSink sink;
   const auto call =
-      pipeline.Start(GenerationRequest::Kind::kCompletion, R"({"model":"house","prompt":"x"})", {}, "id", sink);
+      pipeline.Start(GenerationRequest::Kind::kCompletion, R"({"model":"house","prompt":"x"})", {}, {.id = "id"}, sink);
   loop_.RunUntil([&] { return sink.over(); });
   EXPECT_EQ(sink.error.code, ErrorCode::kOverloaded);
   EXPECT_EQ(sink.error.message, "Too many requests are waiting to be read. Retry later.");
@@ -532,17 +541,19 @@ TEST_F(PipelineTest, UnknownFieldsAreNamedInTheLogUpToTheLimit) {
 
 TEST_F(PipelineTest, ABandAboveTheKeysOwnIsLowered) {
   Open();
-  const auto band_of = [&](const std::string& fields, Band highest) {
+  const auto band_of = [&](const std::string& fields, Band highest, Band standard = Band::kNormal) {
     RecordingSink sink;
-    const auto call = Start(sink, R"("prompt":"x")" + fields, "house", {.highest_band = highest});
+    const auto call =
+        Start(sink, R"("prompt":"x")" + fields, "house", {.highest_band = highest, .standard_band = standard});
     loop_.RunUntil([&] { return sink.admitted == 1; });
-    return backend_.started.back()->band;
+    return backend_.started.back()->urgency.band;
   };
   EXPECT_EQ(band_of("", Band::kHigh), Band::kNormal);
   EXPECT_EQ(band_of(R"(,"service_tier":"priority")", Band::kHigh), Band::kHigh);
   EXPECT_EQ(band_of(R"(,"service_tier":"priority")", Band::kNormal), Band::kNormal);
   EXPECT_EQ(band_of(R"(,"priority":-5)", Band::kBatch), Band::kBatch);
   EXPECT_EQ(band_of(R"(,"service_tier":"flex")", Band::kCritical), Band::kBatch);
+  EXPECT_EQ(band_of("", Band::kCritical, Band::kCritical), Band::kCritical);
 }
 
 // A deadline of years does not wrap around into the past.

@@ -73,30 +73,48 @@ struct KeyEntry {
     return {};
   }
 
+  Status ReadBand(const char* field, Band standard, Band* out) const {
+    std::string name;
+    HR_RETURN_IF_ERROR(Text(field, &name));
+    const auto band = name.empty() ? standard : BandNamed(name);
+    if (!band) return Wrong(fmt::format("has a {} that is not critical, high, normal or batch", field));
+    *out = *band;
+    return {};
+  }
+
   Status Read(std::string* sha256, Identity* identity) const {
     if (table == nullptr) return Wrong("is not a table");
     for (const auto& [name, value] : *table) {
       const std::string_view k = name.str();
-      constexpr std::string_view kFields[] = {"name", "sha256", "tenant", "highest_band", "weight", "cache_group"};
+      constexpr std::string_view kFields[] = {"name",          "sha256", "tenant",      "highest_band",
+                                              "standard_band", "weight", "waiting_max", "cache_group"};
       if (std::ranges::find(kFields, k) == std::end(kFields)) {
         return Wrong(fmt::format(
-            "has an unknown field '{}'; it may have name, sha256, tenant, highest_band, weight and cache_group",
+            "has an unknown field '{}'; it may have name, sha256, tenant, highest_band, standard_band, weight, "
+            "waiting_max and cache_group",
             EscapeForLog(k, 64)));
       }
     }
-    std::string hex, band_name = "normal";
+    std::string hex;
     identity->key_name = where;
     HR_RETURN_IF_ERROR(Text("sha256", &hex));
     HR_RETURN_IF_ERROR(Text("name", &identity->key_name));
     HR_RETURN_IF_ERROR(Text("tenant", &identity->tenant));
     HR_RETURN_IF_ERROR(Text("cache_group", &identity->cache_group));
-    HR_RETURN_IF_ERROR(Text("highest_band", &band_name));
     const auto hash = FromHex(hex);
     if (!hash) return Wrong(fmt::format("needs sha256 with 64 hex digits; {}", kHowTo));
     *sha256 = *hash;
-    const auto band = BandNamed(band_name);
-    if (!band) return Wrong("has a highest_band that is not critical, high, normal or batch");
-    identity->highest_band = *band;
+    HR_RETURN_IF_ERROR(ReadBand("highest_band", Band::kNormal, &identity->highest_band));
+    const Band usual = std::max(Band::kNormal, identity->highest_band);
+    HR_RETURN_IF_ERROR(ReadBand("standard_band", usual, &identity->standard_band));
+    if (identity->standard_band < identity->highest_band)
+      return Wrong("has a standard_band that is more urgent than its highest_band");
+    const toml::node* waiting = table->get("waiting_max");
+    if (waiting != nullptr) {
+      const auto most = waiting->value_exact<int64_t>();
+      if (!most || *most < 1 || *most > INT32_MAX) return Wrong("has a waiting_max that is not a whole number above 0");
+      identity->waiting_max = static_cast<int32_t>(*most);
+    }
     const toml::node* weight = table->get("weight");
     if (weight != nullptr) identity->weight = weight->is_number() ? weight->value_or(0.0) : 0;
     if (!(identity->weight > 0 && std::isfinite(identity->weight)))

@@ -6,7 +6,9 @@
 //   sha256 = "…64 hex digits…"     # printf %s "$KEY" | sha256sum
 //   tenant = "team-a"              # default: "default"
 //   highest_band = "high"          # critical, high, normal (default), batch
+//   standard_band = "normal"       # of requests that ask for no priority or tier; default: normal, or highest_band
 //   weight = 1.0                   # share within a band
+//   waiting_max = 100              # requests of the tenant that may wait, over all bands: 429 above; default: no limit
 //   cache_group = "org"            # share cached prompts with other tenants of this group; default: within the tenant
 #pragma once
 
@@ -15,7 +17,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "queueing/order.h"
+#include "queueing/band.h"
 
 namespace headrace {
 
@@ -23,7 +25,9 @@ struct Identity {
   std::string key_name;
   std::string tenant = "default";
   Band highest_band = Band::kHigh;
+  Band standard_band = Band::kNormal;
   double weight = 1.0;
+  int32_t waiting_max = 0;  // 0: no limit of its own
   std::string cache_group;  // "": cached prompts are shared within the tenant only
 };
 

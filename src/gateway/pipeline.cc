@@ -22,13 +22,6 @@ const std::vector<double> kLatencyBuckets = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,  
 
 Error NotReady(const char* why) { return {ErrorCode::kUnavailable, why, {}, kNotReadyRetryMs}; }
 
-Band ChooseBand(const GenerationRequest& api, const Identity& identity) {
-  Band wanted = Band::kNormal;
-  if (api.service_tier == "flex" || api.priority > 0) wanted = Band::kBatch;
-  if (api.service_tier == "priority" || api.priority < 0) wanted = Band::kHigh;
-  return std::max(wanted, identity.highest_band);
-}
-
 TimeNs After(TimeNs time, int64_t ms) { return ms > (kNever - time) / kNsPerMs ? kNever : time + ms * kNsPerMs; }
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : EscapeForLog(text); }
@@ -44,10 +37,14 @@ double Seconds(TimeNs time) { return static_cast<double>(time) / kNsPerSecond; }
 // The state of one request, shared with the text pool's job so that dropping the call leaves nothing dangling.
 class PipelineCall::Work final : public BackendSink, public std::enable_shared_from_this<Work> {
  public:
-  Work(Pipeline& pipeline, GenerationRequest::Kind kind, Identity identity, std::string request_id, PipelineSink& sink)
-      : pipeline_(pipeline), kind_(kind), sink_(&sink), accepted_(pipeline.clock_.Now()) {
+  Work(Pipeline& pipeline, GenerationRequest::Kind kind, Identity identity, RequestHead head, PipelineSink& sink)
+      : pipeline_(pipeline),
+        kind_(kind),
+        sink_(&sink),
+        accepted_(pipeline.clock_.Now()),
+        deadline_ms_(head.deadline_ms.value_or(INT64_MAX)) {
     request_.identity = std::move(identity);
-    request_.request_id = std::move(request_id);
+    request_.request_id = std::move(head.id);
     ++pipeline_.under_way_;
   }
 
@@ -120,11 +117,17 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
     if (!prepared.status) return OnError(prepared.status.error());
     pipeline_.NoteUnknownFields(request_);
     const PipelineOptions& options = pipeline_.options_;
-    request_.band = ChooseBand(request_.api, request_.identity);
+    const Identity& who = request_.identity;
+    request_.urgency =
+        ChooseUrgency(request_.api.priority, request_.api.service_tier, who.standard_band, who.highest_band);
     if (options.queue_timeout > 0) request_.start_before = accepted_ + options.queue_timeout;
     if (options.request_timeout > 0) request_.finish_before = accepted_ + options.request_timeout;
-    if (request_.api.deadline_ms)
-      request_.finish_before = std::min(request_.finish_before, After(accepted_, *request_.api.deadline_ms));
+    if (request_.api.deadline_ms.value_or(INT64_MAX) <= deadline_ms_) {
+      deadline_name_ = "deadline_ms";
+      deadline_ms_ = request_.api.deadline_ms.value_or(INT64_MAX);
+    }
+    request_.deadline = After(accepted_, deadline_ms_);
+    request_.finish_before = std::min(request_.finish_before, request_.deadline);
     if (request_.ranked()) ranking_.emplace(request_.prompts.size(), request_.api.n, request_.api.best_of);
     auto call = pipeline_.backend_->Start(request_, *this);
     if (!call) return OnError(call.error());
@@ -154,6 +157,8 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
   }
   void OnError(const Error& error) override {
     if (sink_ == nullptr || std::exchange(over_, true)) return;
+    if (error.field == "deadline")
+      return sink_->OnError({error.code, error.message, deadline_name_, error.retry_after_ms});
     if (error.code == ErrorCode::kDeadlineExceeded) return sink_->OnError(Late(error));
     if (error.code == ErrorCode::kInternal || error.code == ErrorCode::kIo || error.code == ErrorCode::kCorruptData) {
       LOG_ERROR("request id={} failed: {}", request_.request_id, EscapeForLog(error.message, 500));
@@ -171,18 +176,18 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
   // Names the limit that the backend only knows as a time: the nearer one of the server's and the client's.
   Error Late(Error error) const {
     const TimeNs server = pipeline_.options_.request_timeout;
-    const int64_t client_ms = request_.api.deadline_ms.value_or(INT64_MAX);
-    if (server > 0 && client_ms >= server / kNsPerMs) {
+    if (server > 0 && deadline_ms_ >= server / kNsPerMs) {
       error.message = fmt::format(
           "The request took longer than {} s, the most that this server allows (--request-timeout), and was ended "
           "after {} tokens. Ask for fewer tokens, or let the operator raise the limit.",
           Seconds(server), completion_tokens_);
-    } else if (request_.api.deadline_ms) {
+    } else if (deadline_ms_ != INT64_MAX) {
       error.message = fmt::format(
-          "The request took longer than its 'deadline_ms' of {} and was ended after {} tokens. Send a longer deadline "
-          "or ask for fewer tokens.",
-          client_ms, completion_tokens_);
-      error.field = "deadline_ms";
+          "The request took longer than its '{}' of {} and was ended after {} tokens. Send a longer deadline or ask "
+          "for "
+          "fewer tokens.",
+          deadline_name_, deadline_ms_, completion_tokens_);
+      error.field = deadline_name_;
     }
     return error;
   }
@@ -195,6 +200,8 @@ class PipelineCall::Work final : public BackendSink, public std::enable_shared_f
   std::unique_ptr<BackendCall> call_;
   std::optional<CandidateRanking> ranking_;  // best_of above n
   const TimeNs accepted_;
+  int64_t deadline_ms_;  // the nearer one of header and body; INT64_MAX: none
+  const char* deadline_name_ = kDeadlineHeader;
   TimeNs first_delta_ = 0;
   int64_t completion_tokens_ = 0;
   bool over_ = false;  // the last event has been handed on
@@ -246,8 +253,8 @@ Status Pipeline::CheckModel(const std::string& model) const {
 }
 
 std::unique_ptr<PipelineCall> Pipeline::Start(GenerationRequest::Kind kind, std::string body, Identity identity,
-                                              std::string request_id, PipelineSink& sink) {
-  auto work = std::make_shared<PipelineCall::Work>(*this, kind, std::move(identity), std::move(request_id), sink);
+                                              RequestHead head, PipelineSink& sink) {
+  auto work = std::make_shared<PipelineCall::Work>(*this, kind, std::move(identity), std::move(head), sink);
   std::unique_ptr<PipelineCall> call(new PipelineCall(work));
   if (closed_) {
     work->Later(NotReady("The server is shutting down. Send the request to another one."));

@@ -63,6 +63,14 @@ class PipelineCall {
   std::shared_ptr<Work> work_;
 };
 
+constexpr char kDeadlineHeader[] = "X-Request-Deadline-Ms";
+
+// What of a request stands outside its body.
+struct RequestHead {
+  std::string id;
+  std::optional<int64_t> deadline_ms;  // X-Request-Deadline-Ms: from now; > 0
+};
+
 class Pipeline {
  public:
   using Poster = std::function<void(std::move_only_function<void()>)>;  // runs work on the loop thread
@@ -82,7 +90,7 @@ class Pipeline {
 
   // Events never come from inside Start. `sink` must outlive the call.
   std::unique_ptr<PipelineCall> Start(GenerationRequest::Kind kind, std::string body, Identity identity,
-                                      std::string request_id, PipelineSink& sink);
+                                      RequestHead head, PipelineSink& sink);
 
  private:
   friend class PipelineCall::Work;

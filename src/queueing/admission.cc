@@ -27,17 +27,16 @@ TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& r
 }
 
 AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max) {
-  AdmissionLimits limits{.waiting_max = waiting_max};
-  const auto part = [&](int32_t of) { return std::min(waiting_max, std::max(1, waiting_max / of)); };
-  limits.band_waiting_max = {waiting_max, waiting_max, part(2), part(4)};
-  return limits;
+  const auto part = [&](int32_t of) { return waiting_max == 0 ? 0 : std::max(1, waiting_max / of); };
+  const int32_t all = waiting_max + part(4);
+  return {.waiting_max = all, .band_waiting_max = {all, all, waiting_max, part(2)}};
 }
 
 AdmissionAnswer Admission::Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
                                  uint64_t random) {
   const LineAhead ahead = line.Ahead(spec);
   AdmissionAnswer answer{.ttft = PredictTtft(ahead, spec.remaining_tokens, rates)};
-  answer.verdict = Choose(line, spec, now, answer.ttft);
+  answer.verdict = Choose(line, spec, rates, now, answer.ttft);
   if (answer.verdict == Verdict::kTooLate && PredictTtft({}, spec.remaining_tokens, rates) > spec.deadline - now)
     answer.verdict = Verdict::kNeverInTime;
   if (answer.verdict == Verdict::kAdmit) of(spec.band).promises.Keep(spec.fingerprint);
@@ -48,14 +47,17 @@ AdmissionAnswer Admission::Judge(const WaitingQueue& line, const QueueSpec& spec
   return answer;
 }
 
-Verdict Admission::Choose(const WaitingQueue& line, const QueueSpec& spec, TimeNs now, TimeNs ttft) const {
+Verdict Admission::Choose(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+                          TimeNs ttft) const {
   if (spec.tenant_waiting_limit > 0 && line.waiting_of(spec.tenant) >= spec.tenant_waiting_limit)
     return Verdict::kKeyLimit;
   // Whose time has come uses its own place; others leave those of callers who were told to come alone.
   const Promises& promises = of(spec.band).promises;
   const int32_t held = promises.Find(spec.fingerprint, now) <= now ? 0 : promises.Held(now);
-  if (line.waiting() + held >= limits_.waiting_max) return Verdict::kFull;
-  if (line.waiting(spec.band) + held >= limits_.band_waiting_max[static_cast<size_t>(spec.band)])
+  // Who begins with the next step does not wait.
+  const int32_t taken = held - rates.free_places;
+  if (line.waiting() + taken >= limits_.waiting_max) return Verdict::kFull;
+  if (line.waiting(spec.band) + taken >= limits_.band_waiting_max[static_cast<size_t>(spec.band)])
     return Verdict::kBandFull;
   if (spec.deadline != kNever && (spec.deadline <= now || ttft > spec.deadline - now)) return Verdict::kTooLate;
   return Verdict::kAdmit;
@@ -119,7 +121,5 @@ Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs 
       return {ErrorCode::kOverloaded, "The server is full: every place to wait is taken. Retry later.", {}, retry_ms};
   }
 }
-
-int64_t RetryAfterSeconds(int64_t retry_after_ms) { return std::max<int64_t>(1, (retry_after_ms + 999) / 1000); }
 
 }  // namespace headrace

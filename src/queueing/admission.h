@@ -24,10 +24,11 @@ struct ServiceRates {
 TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& rates);
 
 struct AdmissionLimits {
-  int32_t waiting_max = 0;                         // of all bands
+  int32_t waiting_max = 0;                         // of all bands, beside those for whom a place is free
   std::array<int32_t, kBands> band_waiting_max{};  // of each, so that a low band cannot fill a high one's places
 };
-// Half of the places for what is not urgent, a quarter for the batch band; at least one each when there are any.
+// As many places as said for the normal band, half of them for batch work, and a quarter more that only urgent bands
+// may take; at least one each when there are any.
 AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max);
 
 enum class Verdict : uint8_t {
@@ -38,6 +39,7 @@ enum class Verdict : uint8_t {
   kBandFull,     // 503
   kFull,         // 503
 };
+constexpr int kVerdicts = 6;
 
 struct AdmissionAnswer {
   Verdict verdict = Verdict::kAdmit;
@@ -65,7 +67,8 @@ class Admission {
     TimeNs last = 0;       // the latest moment that was promised to who lacked a place
     TimeNs last_late = 0;  // likewise, to whom only the deadline refused
   };
-  Verdict Choose(const WaitingQueue& line, const QueueSpec& spec, TimeNs now, TimeNs ttft) const;
+  Verdict Choose(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
+                 TimeNs ttft) const;
   TimeNs Wait(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
               const AdmissionAnswer& answer);
   TimeNs Promise(const QueueSpec& spec, const ServiceRates& rates, TimeNs now, TimeNs least, TimeNs* last);
@@ -83,7 +86,5 @@ constexpr TimeNs kRetryJitter = kNsPerSecond;
 
 // For a caller: code, what happened, what to do; retry_after_ms is rounded up. REQUIRES: a refusal.
 Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs now);
-// The header Retry-After in whole seconds, never less than retry_after_ms says.
-int64_t RetryAfterSeconds(int64_t retry_after_ms);
 
 }  // namespace headrace

@@ -77,7 +77,7 @@ TEST(AdmissionTest, WhatWouldMissItsDeadlineIsRefusedAtOnce) {
   EXPECT_NE(admission.Judge(line, spec, {}, kS, 0).verdict, Verdict::kAdmit) << "past, whatever was measured";
 }
 
-TEST(AdmissionTest, JitterOnlyAddsAndHeadersRoundUp) {
+TEST(AdmissionTest, JitterOnlyAdds) {
   WaitingQueue line(4);
   Random random(4);
   for (int i = 0; i < 1000; ++i) {
@@ -88,9 +88,6 @@ TEST(AdmissionTest, JitterOnlyAddsAndHeadersRoundUp) {
     ASSERT_GE(with, bare);
     ASSERT_LT(with, bare + kS);
   }
-  EXPECT_EQ(RetryAfterSeconds(1), 1);
-  EXPECT_EQ(RetryAfterSeconds(1000), 1);
-  EXPECT_EQ(RetryAfterSeconds(1001), 2);
 }
 
 TEST(AdmissionTest, ComingBackEarlyNeitherHelpsNorLosesThePromise) {
@@ -114,8 +111,8 @@ TEST(AdmissionTest, ComingBackEarlyNeitherHelpsNorLosesThePromise) {
 }
 
 TEST(AdmissionTest, DefaultCapsLeaveRoomForUrgentBands) {
-  EXPECT_EQ(DefaultAdmissionLimits(64).band_waiting_max, (std::array{64, 64, 32, 16}));
-  EXPECT_EQ(DefaultAdmissionLimits(1).band_waiting_max, (std::array{1, 1, 1, 1}));
+  EXPECT_EQ(DefaultAdmissionLimits(64).band_waiting_max, (std::array{80, 80, 64, 32}));
+  EXPECT_EQ(DefaultAdmissionLimits(1).band_waiting_max, (std::array{2, 2, 1, 1}));
   EXPECT_EQ(DefaultAdmissionLimits(0).band_waiting_max, (std::array{0, 0, 0, 0}));
 }
 
@@ -159,7 +156,7 @@ struct Clients {
 
   Admission admission;
   const TimeNs allowed;
-  ServiceRates rates{.tokens_per_second = 1000, .starts_per_second = 10, .free_places = 64, .step = kNsPerMs};
+  ServiceRates rates{.tokens_per_second = 1000, .starts_per_second = 10, .free_places = 0, .step = kNsPerMs};
   WaitingQueue line{64};
   std::vector<int32_t> free;
   Random random{9};

@@ -16,8 +16,8 @@
 #include <span>
 #include <vector>
 
+#include "queueing/band.h"
 #include "queueing/indexed_heap.h"
-#include "queueing/order.h"
 
 namespace headrace {
 

@@ -6,8 +6,9 @@
 
 namespace headrace {
 
-WaitingQueue::WaitingQueue(int32_t slots, double ageing_tokens_per_second, int64_t turn_tokens)
+WaitingQueue::WaitingQueue(int32_t slots, double ageing_tokens_per_second, int64_t turn_tokens, QueueOrder order)
     : ageing_ns_per_token_(static_cast<double>(kNsPerSecond) / ageing_tokens_per_second),
+      order_(order),
       entries_(static_cast<size_t>(slots)),
       shares_(slots, turn_tokens),
       lines_(static_cast<size_t>(shares_.flows())),
@@ -18,10 +19,20 @@ WaitingQueue::WaitingQueue(int32_t slots, double ageing_tokens_per_second, int64
 }
 
 TimeNs WaitingQueue::DueOf(const QueueSpec& spec) const {
+  if (order_ == QueueOrder::kFirstCome) return spec.arrival;
   if (spec.deadline != kNever) return spec.deadline;
   const double weight = static_cast<double>(spec.remaining_tokens) * ageing_ns_per_token_;
   return spec.arrival + kUndatedSlack + spec.position * kPositionWeight +
          static_cast<TimeNs>(std::min(weight, static_cast<double>(kWorkWeightLimit)));
+}
+
+QueueSpec WaitingQueue::Placed(QueueSpec spec) const {
+  if (order_ == QueueOrder::kFirstCome) {
+    spec.band = Band::kNormal;
+    spec.tenant = 0;
+    spec.weight = 1;
+  }
+  return spec;
 }
 
 // ---- in and out ----------------------------------------------------------------------------------------------------
@@ -31,10 +42,8 @@ void WaitingQueue::Add(int32_t slot, const QueueSpec& spec) {
   CHECK(!entry.present);
   CHECK_GE(spec.position, 0);
   CHECK_LT(spec.position, kPositions);
-  entry = {.spec = spec,
-           .number = next_number_++,
-           .flow = shares_.Open(spec.band, spec.tenant, spec.weight),
-           .present = true};
+  entry = {.spec = Placed(spec), .number = next_number_++, .present = true};
+  entry.flow = shares_.Open(entry.spec.band, entry.spec.tenant, entry.spec.weight);
   Enter(slot);
   const TimeNs expiry = std::min(spec.deadline, spec.start_before);
   if (expiry != kNever) expiry_.Set(slot, expiry);
@@ -200,7 +209,8 @@ LineAhead WaitingQueue::AheadInFlow(int32_t flow, TimeNs due) const {
 
 // Urgent bands go wholly before it. In its own band each other flow gets what brings its counter to where the
 // request's flow stands when its turn comes, or all that it has in line.
-LineAhead WaitingQueue::Ahead(const QueueSpec& spec) const {
+LineAhead WaitingQueue::Ahead(const QueueSpec& offered) const {
+  const QueueSpec spec = Placed(offered);
   LineAhead ahead;
   for (int band = 0; band < static_cast<int>(spec.band); ++band) {
     ahead.tokens += bands_[static_cast<size_t>(band)].tokens;

@@ -33,7 +33,12 @@ constexpr TimeNs kPositionWeight = 20 * kNsPerSecond;
 constexpr TimeNs kWorkWeightLimit = 120 * kNsPerSecond;
 // About what a small machine computes in half a second, and most chat prompts are shorter.
 constexpr int64_t kTurnTokens = 512;
+// Work that one second of waiting outweighs: about half of what a small machine computes.
+constexpr double kAgeingTokensPerSecond = 500;
 constexpr TimeNs kDueSpan = kUndatedSlack + kWorkWeightLimit + (kPositions - 1) * kPositionWeight;
+
+// kFirstCome: by arrival alone, whatever band, tenant and length: what others do, to compare with.
+enum class QueueOrder : uint8_t { kFair, kFirstCome };
 
 struct QueueSpec {
   uint64_t tenant = 0;  // a hash of its name
@@ -60,7 +65,7 @@ class WaitingQueue {
   // computes serves short requests first without forgetting long ones.
   // turn_tokens: of a tenant's long prompt, before another tenant's turn comes.
   explicit WaitingQueue(int32_t slots, double ageing_tokens_per_second = kAgeingTokensPerSecond,
-                        int64_t turn_tokens = kTurnTokens);
+                        int64_t turn_tokens = kTurnTokens, QueueOrder order = QueueOrder::kFair);
 
   // REQUIRES: the slot is not here.
   void Add(int32_t slot, const QueueSpec& spec);
@@ -94,6 +99,8 @@ class WaitingQueue {
   LineAhead Ahead(const QueueSpec& spec) const;
   TimeNs DueOf(const QueueSpec& spec) const;
   bool Has(int32_t slot) const { return at(slot).present; }
+  bool InLine(int32_t slot) const { return at(slot).in_line; }
+  const QueueSpec& spec(int32_t slot) const { return at(slot).spec; }
   int32_t waiting() const;                                             // not begun
   int32_t waiting(Band band) const { return of(band).waiting; }        // likewise
   int32_t waiting_of(uint64_t tenant) const;                           // likewise
@@ -124,6 +131,7 @@ class WaitingQueue {
     int64_t tokens = 0;
   };
 
+  QueueSpec Placed(QueueSpec spec) const;
   Entry& at(int32_t slot) { return entries_[static_cast<size_t>(slot)]; }
   const Entry& at(int32_t slot) const { return entries_[static_cast<size_t>(slot)]; }
   Line& line(int32_t flow) { return lines_[static_cast<size_t>(flow)]; }
@@ -138,6 +146,7 @@ class WaitingQueue {
   LineAhead AheadInFlow(int32_t flow, TimeNs due) const;
 
   const double ageing_ns_per_token_;
+  const QueueOrder order_;
   std::vector<Entry> entries_;
   FairShares shares_;
   std::vector<Line> lines_;  // by flow

@@ -105,14 +105,23 @@ TEST(WaitingQueueTest, WaitingOutweighsLength) {
 }
 
 TEST(WaitingQueueTest, NamesOfPriorities) {
-  EXPECT_EQ(ChooseUrgency(0, "", Band::kCritical), (Urgency{Band::kNormal, 0}));
-  EXPECT_EQ(ChooseUrgency(-1, "", Band::kHigh), (Urgency{Band::kHigh, 15}));
-  EXPECT_EQ(ChooseUrgency(INT32_MIN, "", Band::kHigh), (Urgency{Band::kHigh, 0}));
-  EXPECT_EQ(ChooseUrgency(1, "auto", Band::kHigh), (Urgency{Band::kBatch, 0}));
-  EXPECT_EQ(ChooseUrgency(INT32_MAX, "", Band::kHigh), (Urgency{Band::kBatch, 15}));
-  EXPECT_EQ(ChooseUrgency(-9, "flex", Band::kHigh), (Urgency{Band::kBatch, 0}));
-  EXPECT_EQ(ChooseUrgency(-9, "", Band::kNormal).band, Band::kNormal) << "the key's own band is the highest";
-  EXPECT_EQ(ChooseUrgency(0, "priority", Band::kCritical).band, Band::kHigh) << "critical comes from the key alone";
+  constexpr Band kStandard = Band::kNormal;
+  EXPECT_EQ(ChooseUrgency(0, "", kStandard, Band::kCritical), (Urgency{Band::kNormal, 0}));
+  EXPECT_EQ(ChooseUrgency(-1, "", kStandard, Band::kHigh), (Urgency{Band::kHigh, 15}));
+  EXPECT_EQ(ChooseUrgency(INT32_MIN, "", kStandard, Band::kHigh), (Urgency{Band::kHigh, 0}));
+  EXPECT_EQ(ChooseUrgency(1, "auto", kStandard, Band::kHigh), (Urgency{Band::kBatch, 0}));
+  EXPECT_EQ(ChooseUrgency(INT32_MAX, "", kStandard, Band::kHigh), (Urgency{Band::kBatch, 15}));
+  EXPECT_EQ(ChooseUrgency(-9, "flex", kStandard, Band::kHigh), (Urgency{Band::kBatch, 0}));
+  EXPECT_EQ(ChooseUrgency(-9, "", kStandard, Band::kNormal).band, Band::kNormal) << "the key's own band is the highest";
+  EXPECT_EQ(ChooseUrgency(0, "priority", kStandard, Band::kCritical).band, Band::kHigh)
+      << "critical comes from the key alone";
+  EXPECT_EQ(ChooseUrgency(0, "", Band::kCritical, Band::kCritical).band, Band::kCritical);
+  EXPECT_EQ(ChooseUrgency(-3, "", Band::kCritical, Band::kCritical), (Urgency{Band::kCritical, 13}));
+  EXPECT_EQ(ChooseUrgency(2, "", Band::kCritical, Band::kCritical), (Urgency{Band::kBatch, 1}));
+  EXPECT_EQ(ChooseUrgency(0, "", Band::kCritical, Band::kHigh).band, Band::kHigh);
+  EXPECT_EQ(ServiceTierOf(Band::kCritical), "priority");
+  EXPECT_EQ(ServiceTierOf(Band::kNormal), "default");
+  EXPECT_EQ(ServiceTierOf(Band::kBatch), "flex");
 }
 
 TEST(WaitingQueueTest, NobodyOfATenantIsOvertakenByWhatArrivedAfterItsDueTime) {

@@ -10,7 +10,9 @@
 namespace headrace {
 
 Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
-    : limits_(limits), pool_(kv_blocks, limits.prefix_cache) {
+    : limits_(limits),
+      pool_(kv_blocks, limits.prefix_cache),
+      queue_(limits.sequences_max + limits.waiting_max, kAgeingTokensPerSecond, kTurnTokens, limits.order) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.batch_tokens_max, 0);
   CHECK_LE(limits.shared_tokens_max, limits.batch_tokens_max);
@@ -23,8 +25,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
     sequences_.push_back(std::make_unique<Sequence>(pool_, blocks_max));
     free_slots_.push_back(slot);
   }
-  active_.reserve(sequences_.size());
-  prompts_.reserve(sequences_.size());
+  running_.reserve(static_cast<size_t>(limits.sequences_max));
+  snapshot_.reserve(static_cast<size_t>(limits.sequences_max));
 }
 
 void Scheduler::ReservePlan(BatchPlan* plan) const {
@@ -55,7 +57,7 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   if (free_slots_.empty()) {
     return Fail(
         ErrorCode::kOverloaded,
-        fmt::format("The server is full: {} requests are running and {} wait. Retry later.", running_, waiting_));
+        fmt::format("The server is full: {} requests are running and {} wait. Retry later.", running(), waiting()));
   }
   const int32_t slot = free_slots_.back();
   free_slots_.pop_back();
@@ -66,77 +68,115 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   sequence.length = spec.prompt_tokens;
   sequence.computed = sequence.reached = sequence.cached_tokens = 0;
   sequence.expected_hits = sequence.shareable() > 0 ? pool_.Peek(*spec.chain, sequence.shareable()).blocks : 0;
-  sequence.asked = false;
+  sequence.asked = sequence.started = sequence.planned = false;
   sequence.number = next_number_++;
-  ++waiting_;
-  active_.push_back(slot);
+  sequence.spec.place.remaining_tokens = sequence.uncached();
+  queue_.Add(slot, sequence.spec.place);
+  ++here_;
   return slot;
+}
+
+QueueSpec Scheduler::PlaceOf(const SequenceSpec& spec) const {
+  QueueSpec place = spec.place;
+  const int64_t shareable = spec.chain == nullptr || spec.prompt_logits ? 0 : (spec.prompt_tokens - 1) / kBlockTokens;
+  const int64_t hits = shareable > 0 ? pool_.Peek(*spec.chain, shareable).blocks : 0;
+  place.remaining_tokens = std::max<int64_t>(1, spec.prompt_tokens - hits * kBlockTokens);
+  return place;
 }
 
 void Scheduler::Remove(int32_t slot) {
   Sequence& sequence = at(slot);
   CHECK(sequence.state != State::kFree);
-  (sequence.state == State::kRunning ? running_ : waiting_) -= 1;
+  if (sequence.state == State::kRunning) running_.erase(std::find(running_.begin(), running_.end(), slot));
   sequence.state = State::kFree;
   sequence.table.Clear();
-  active_.erase(std::find(active_.begin(), active_.end(), slot));
+  queue_.Remove(slot);
+  --here_;
   free_slots_.push_back(slot);
 }
 
 std::span<const int32_t> Scheduler::blocks(int32_t slot) const { return at(slot).table.blocks(); }
 
-void Scheduler::Plan(TimeNs now, BatchPlan* plan) {
+void Scheduler::Plan(BatchPlan* plan) {
   plan->spans.clear();
   plan->preempted.clear();
-  plan->rows = 0;
+  plan->rows = plan->prompt_rows = plan->starts = 0;
   logit_rows_ = deferred_ = 0;
-  for (int32_t slot : active_) at(slot).planned = false;
-  OrderPrompts(now);
+  for (int32_t slot : running_) at(slot).planned = false;
+  queue_.RestoreAside();
   AdmitUrgent(plan);
   PlanDecodes(plan);
   PlanPrompts(plan);
+  plan->places_short = running() >= limits_.sequences_max && queue_.waiting() > 0;
 }
 
-// The first in line takes a place from less urgent work before that work is planned.
+// The first in line that waits takes a place from less urgent work before that work is planned.
 void Scheduler::AdmitUrgent(BatchPlan* plan) {
-  for (int32_t slot : prompts_) {
-    if (at(slot).state != State::kWaiting) continue;
+  int32_t slot = queue_.First();
+  for (; slot >= 0 && at(slot).state == State::kRunning; slot = queue_.First()) queue_.SetAside(slot);
+  if (slot >= 0 && !HasRoomFor(at(slot))) {
     const int32_t victim = Victim();
-    if (victim >= 0 && at(victim).spec.band > at(slot).spec.band && !HasRoomFor(at(slot))) Admit(slot, plan);
-    return;
+    if (victim >= 0 && at(victim).band() > at(slot).band()) Admit(slot, plan);
   }
+  queue_.RestoreAside();
 }
 
-// A running sequence with one token to compute decodes. Urgent bands and then the oldest first, so that a preemption
-// takes from the newest of the lowest band.
+// A running sequence that is not in line decodes. Urgent bands and then the oldest first, so that a preemption takes
+// from the newest of the lowest band.
 void Scheduler::PlanDecodes(BatchPlan* plan) {
-  for (int band = 0; band < kBands; ++band) {
-    for (int32_t slot : active_) {
+  const int32_t first = queue_.First();
+  const Band prompts = first >= 0 ? at(first).band() : Band::kBatch;
+  const Band last = prompts == Band::kCritical ? Band::kCritical
+                    : prompts < Band::kBatch   ? Band::kNormal
+                                               : Band::kBatch;
+  for (int band = 0; band <= static_cast<int>(last); ++band) {
+    snapshot_ = running_;  // a preemption takes out of it
+    for (int32_t slot : snapshot_) {
       const Sequence& sequence = at(slot);
-      if (sequence.state != State::kRunning || sequence.remaining() != 1 ||
-          static_cast<int>(sequence.spec.band) != band)
-        continue;
+      if (queue_.InLine(slot) || static_cast<int>(sequence.band()) != band) continue;
       if (plan->rows >= limits_.batch_tokens_max || logit_rows_ >= limits_.logit_rows_max) return;
       if (GrowOrPreempt(slot, sequence.length, plan)) AddSpan(slot, 1, plan);
     }
   }
 }
 
+// In the order of the queue. The first that cannot be admitted closes the door: nobody behind it slips past, but
+// prompts that have begun go on.
 void Scheduler::PlanPrompts(BatchPlan* plan) {
   const bool shared = plan->rows > 0 && limits_.shared_tokens_max > 0;
   const int32_t budget = shared ? limits_.shared_tokens_max : limits_.batch_tokens_max;
-  bool door_closed = false;  // the first that cannot be admitted keeps its place: nobody behind it slips past
-  for (int32_t slot : prompts_) {
-    Sequence& sequence = at(slot);
-    if (plan->rows >= budget) return;
-    if (sequence.planned || !JoinPlan(slot, &door_closed, plan)) continue;
-    int64_t rows = std::min<int64_t>(sequence.remaining(), budget - plan->rows);
-    const int64_t logit_rows_left = limits_.logit_rows_max - logit_rows_;
-    if (sequence.spec.prompt_logits) rows = std::min(rows, logit_rows_left);
-    if (rows == sequence.remaining() && logit_rows_left == 0) continue;
-    if (rows > 0 && GrowOrPreempt(slot, sequence.computed + rows, plan))
-      AddSpan(slot, static_cast<int32_t>(rows), plan);
+  bool door_closed = false;
+  int32_t slot = queue_.First();
+  for (; slot >= 0 && plan->rows < budget && !door_closed; slot = queue_.First()) {
+    PlanPrompt(slot, budget, &door_closed, plan);
+    if (queue_.InLine(slot)) queue_.SetAside(slot);
   }
+  if (door_closed && plan->rows < budget) PlanBegunPrompts(budget, plan);
+  plan->rows_short = plan->rows >= budget && queue_.tokens_in_line() > 0;
+}
+
+void Scheduler::PlanBegunPrompts(int32_t budget, BatchPlan* plan) {
+  snapshot_.clear();
+  for (int32_t slot : running_) {
+    if (queue_.InLine(slot) && !at(slot).planned) snapshot_.push_back(slot);
+  }
+  std::sort(snapshot_.begin(), snapshot_.end(), [&](int32_t a, int32_t b) { return queue_.GoesBefore(a, b); });
+  bool door_closed = true;
+  for (int32_t slot : snapshot_) {
+    if (plan->rows >= budget) return;
+    if (at(slot).state == State::kRunning) PlanPrompt(slot, budget, &door_closed, plan);
+  }
+}
+
+// Gives the next of its tokens rows, as many as the budget has left.
+void Scheduler::PlanPrompt(int32_t slot, int32_t budget, bool* door_closed, BatchPlan* plan) {
+  Sequence& sequence = at(slot);
+  if (sequence.planned || !JoinPlan(slot, door_closed, plan)) return;
+  int64_t rows = std::min<int64_t>(sequence.remaining(), budget - plan->rows);
+  const int64_t logit_rows_left = limits_.logit_rows_max - logit_rows_;
+  if (sequence.spec.prompt_logits) rows = std::min(rows, logit_rows_left);
+  if (rows == sequence.remaining() && logit_rows_left == 0) return;
+  if (rows > 0 && GrowOrPreempt(slot, sequence.computed + rows, plan)) AddSpan(slot, static_cast<int32_t>(rows), plan);
 }
 
 // Takes what the cache has for a sequence with prompt tokens to compute, and admits it if it waits. False: it gets no
@@ -145,14 +185,16 @@ bool Scheduler::JoinPlan(int32_t slot, bool* door_closed, BatchPlan* plan) {
   Sequence& sequence = at(slot);
   if (sequence.state == State::kRunning) {
     Adopt(sequence);
+    queue_.SetRemaining(slot, sequence.remaining());
     return sequence.computed % kBlockTokens != 0 ||
            !LeavesNextBlockToAnother(sequence, sequence.computed / kBlockTokens, *plan);
   }
   // Who leaves a block to another keeps a place, too: else each step would look at all that wait.
-  *door_closed = *door_closed || (deferred_ > 0 && running_ + deferred_ >= limits_.sequences_max);
+  *door_closed = *door_closed || (deferred_ > 0 && running() + deferred_ >= limits_.sequences_max);
   if (*door_closed) return false;
   if (sequence.shareable() > 0) {
     sequence.expected_hits = pool_.Peek(*sequence.spec.chain, sequence.shareable()).blocks;
+    queue_.SetRemaining(slot, sequence.uncached());
     if (LeavesNextBlockToAnother(sequence, sequence.expected_hits, *plan)) {
       ++deferred_;
       return false;
@@ -198,30 +240,13 @@ bool Scheduler::GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan) {
   return true;
 }
 
-// Sequences that have prompt tokens to compute, running or waiting, in the order of queueing/.
-void Scheduler::OrderPrompts(TimeNs now) {
-  prompts_.clear();
-  for (int32_t slot : active_) {
-    const Sequence& sequence = at(slot);
-    if (sequence.state == State::kWaiting || (sequence.remaining() > 1 && !sequence.planned)) prompts_.push_back(slot);
-  }
-  const auto key = [&](int32_t slot) {
-    const Sequence& s = at(slot);
-    return OrderKey{s.spec.band, s.uncached(), now - s.spec.arrival, s.number};
-  };
-  std::sort(prompts_.begin(), prompts_.end(), [&](int32_t a, int32_t b) { return GoesBefore(key(a), key(b)); });
-}
-
 // Free blocks that no running sequence will need for tokens it already has.
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
-  if (running_ >= limits_.sequences_max) return false;
+  if (running() >= limits_.sequences_max) return false;
   int64_t spare = pool_.available_blocks();
   // What it shares with running ones costs nothing; idle cached blocks count as available and are used up.
   if (sequence.shareable() > 0) spare += pool_.Peek(*sequence.spec.chain, sequence.shareable()).in_use;
-  for (int32_t slot : active_) {
-    const Sequence& other = at(slot);
-    if (other.state == State::kRunning) spare -= other.table.Missing(other.length);
-  }
+  for (int32_t slot : running_) spare -= at(slot).table.Missing(at(slot).length);
   return spare >= BlocksFor(sequence.length + 1);
 }
 
@@ -230,13 +255,14 @@ bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {
   while (!HasRoomFor(sequence)) {
     const int32_t victim = Victim();
     // Only a more urgent band takes from others.
-    if (victim < 0 || at(victim).spec.band <= sequence.spec.band) return false;
+    if (victim < 0 || at(victim).band() <= sequence.band()) return false;
     Preempt(victim, plan);
   }
   sequence.state = State::kRunning;
-  --waiting_;
-  ++running_;
+  const auto older = [&](int32_t a, int32_t b) { return at(a).number < at(b).number; };
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), slot, older), slot);
   Adopt(sequence);
+  queue_.SetRemaining(slot, sequence.remaining());
   if (sequence.spec.chain != nullptr && !std::exchange(sequence.asked, true))
     prefix_counts_.asked += static_cast<uint64_t>(sequence.spec.prompt_tokens);
   return true;
@@ -250,17 +276,28 @@ void Scheduler::AddSpan(int32_t slot, int32_t rows, BatchPlan* plan) {
   const bool in_prompt = sequence.spec.prompt_logits && sequence.computed < sequence.spec.prompt_tokens;
   logit_rows_ += in_prompt ? rows : samples ? 1 : 0;
   sequence.planned = true;
+  // Computing again what a preemption lost is nobody's fault.
+  const int64_t end = sequence.computed + rows;
+  const int64_t fresh = end - std::max(sequence.computed, sequence.reached);
+  if (fresh > 0) queue_.Charge(slot, fresh);
+  if (!queue_.InLine(slot)) return;
+  plan->prompt_rows += rows;
+  if (!std::exchange(sequence.started, true)) {
+    ++plan->starts;
+    queue_.Begin(slot);
+  }
+  if (samples) {
+    queue_.Leave(slot);
+  } else {
+    queue_.SetRemaining(slot, sequence.length - end);
+  }
 }
 
 // The running sequence to give up first: newest of the lowest band, planned ones last. -1: none is running.
 int32_t Scheduler::Victim() const {
   int32_t victim = -1;
-  for (int32_t slot : active_) {
-    const Sequence& s = at(slot);
-    if (s.state != State::kRunning || s.planned) continue;
-    if (victim < 0 || s.spec.band > at(victim).spec.band ||
-        (s.spec.band == at(victim).spec.band && s.number > at(victim).number))
-      victim = slot;
+  for (int32_t slot : running_) {
+    if (!at(slot).planned && (victim < 0 || at(slot).band() >= at(victim).band())) victim = slot;
   }
   return victim;
 }
@@ -272,8 +309,8 @@ void Scheduler::Preempt(int32_t slot, BatchPlan* plan) {
   sequence.table.Clear();
   sequence.computed = 0;
   sequence.state = State::kWaiting;
-  --running_;
-  ++waiting_;
+  running_.erase(std::find(running_.begin(), running_.end(), slot));
+  queue_.Return(slot, sequence.remaining());
   ++preemptions_;
   plan->preempted.push_back(slot);
 }
@@ -294,53 +331,34 @@ void Scheduler::Publish(int32_t slot) {
   sequence.table.Publish(*sequence.spec.chain, sequence.computed / kBlockTokens);
 }
 
-void Scheduler::Expired(TimeNs now, std::vector<int32_t>* slots) const {
-  for (int32_t slot : active_) {
-    const Sequence& s = at(slot);
-    // A preempted sequence has started: it is never thrown away.
-    if (s.state == State::kWaiting && s.length == s.spec.prompt_tokens && s.spec.start_before <= now)
-      slots->push_back(slot);
-  }
-}
-
-TimeNs Scheduler::NextExpiry() const {
-  TimeNs next = kNever;
-  for (int32_t slot : active_) {
-    if (at(slot).state == State::kWaiting) next = std::min(next, at(slot).spec.start_before);
-  }
-  return next;
-}
-
-int64_t Scheduler::waiting_tokens() const {
-  int64_t tokens = 0;
-  for (int32_t slot : active_) tokens += at(slot).remaining();
-  return tokens;
-}
-
 void Scheduler::CheckIntegrity() const {
   std::vector<const BlockTable*> tables;
-  int32_t running = 0, waiting = 0;
-  uint64_t last = 0;
-  for (size_t i = 0; i < active_.size(); ++i) {
-    const Sequence& s = at(active_[i]);
-    CHECK(s.state != State::kFree);
-    CHECK(i == 0 || s.number > last);
-    last = s.number;
-    (s.state == State::kRunning ? running : waiting) += 1;
+  int32_t here = 0;
+  for (int32_t slot = 0; slot < static_cast<int32_t>(sequences_.size()); ++slot) {
+    const Sequence& s = at(slot);
+    const bool listed = std::ranges::find(running_, slot) != running_.end();
+    CHECK_EQ(listed, s.state == State::kRunning);
+    CHECK_EQ(queue_.Has(slot), s.state != State::kFree);
+    if (s.state == State::kFree) continue;
+    ++here;
     if (s.state == State::kWaiting) {
+      CHECK(queue_.InLine(slot));
       CHECK(s.table.blocks().empty());
       CHECK_EQ(s.computed, 0);
     }
+    // A sequence that decodes has one token to compute; one whose step is under way has none.
+    CHECK(queue_.InLine(slot) || s.remaining() <= 1 || s.planned);
     CHECK_LE(s.computed, s.length);
     CHECK_LE(s.computed, s.table.capacity_tokens());
     CHECK_LE(s.length, s.spec.prompt_tokens + s.spec.max_tokens);
     CHECK_LE(s.length, limits_.context);
     tables.push_back(&s.table);
   }
-  CHECK_EQ(running, running_);
-  CHECK_EQ(waiting, waiting_);
-  CHECK_LE(running_, limits_.sequences_max);
-  CHECK_EQ(active_.size() + free_slots_.size(), sequences_.size());
+  CHECK_EQ(here, here_);
+  CHECK(std::ranges::is_sorted(running_, {}, [&](int32_t slot) { return at(slot).number; }));
+  CHECK_LE(running(), limits_.sequences_max);
+  CHECK_EQ(static_cast<size_t>(here_) + free_slots_.size(), sequences_.size());
+  queue_.CheckIntegrity();
   CheckPoolIntegrity(pool_, tables);
 }
 

@@ -1,12 +1,13 @@
 // The scheduler: which sequences compute which tokens in the next step, under one budget of rows and one KV pool.
-// It knows lengths, never token ids. One thread (the engine's); Plan() allocates nothing. Time is an argument, so the
+// It knows lengths, never token ids. One thread at a time; Plan() allocates nothing. It reads no clock, so the
 // simulator and production run the same decisions.
 //
 // Policy: decodes first, each one row; the rest of the budget goes to prompts in queueing/'s order, in chunks. A
 // waiting sequence is admitted when the pool can hold all its tokens beside what running prompts still need, so prompts
 // never deadlock; decodes may overcommit, and then the newest sequence of the lowest band is preempted and later
 // recomputed (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a more urgent band
-// preempts too.
+// preempts too. While a critical prompt is in line less urgent decodes rest, and batch decodes while any other prompt
+// is: a band is strict in time, too.
 //
 // Prefix cache: what the pool holds of a prompt is adopted at admission and, while a prompt is computed, wherever it
 // meets a block that another sequence has published since. A sequence whose next block is computed by one that this
@@ -24,7 +25,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "kv_cache/block_pool.h"
-#include "queueing/order.h"
+#include "queueing/waiting_queue.h"
 
 namespace headrace {
 
@@ -36,17 +37,16 @@ struct SchedulerLimits {
   int32_t sequences_max = 0;      // running at once
   int32_t waiting_max = 0;        // beyond those that run
   bool prefix_cache = false;
+  QueueOrder order = QueueOrder::kFair;
 };
 
 // What the scheduler is told about a new sequence.
 struct SequenceSpec {
   int64_t prompt_tokens = 0;
-  int64_t max_tokens = 0;      // generated tokens, at most
-  bool prompt_logits = false;  // every prompt row wants logits (echo with logprobs)
-  Band band = Band::kNormal;
-  TimeNs arrival = 0;
-  TimeNs start_before = kNever;  // refused if still waiting then
-  BlockChain* chain = nullptr;   // names of its blocks; lives until Remove. Null: it shares nothing
+  int64_t max_tokens = 0;       // generated tokens, at most
+  bool prompt_logits = false;   // every prompt row wants logits (echo with logprobs)
+  QueueSpec place;              // in line; remaining_tokens is filled in here
+  BlockChain* chain = nullptr;  // names of its blocks; lives until Remove. Null: it shares nothing
 };
 
 // Tokens of prompts, since the start.
@@ -67,6 +67,10 @@ struct BatchPlan {
   std::vector<PlannedSpan> spans;
   std::vector<int32_t> preempted;  // slots that lost their blocks in this plan
   int32_t rows = 0;
+  int32_t prompt_rows = 0;    // of these, of prompts
+  int32_t starts = 0;         // sequences that left the line for good: the first plan with rows of theirs
+  bool rows_short = false;    // prompt tokens that could have been computed were left for the next step
+  bool places_short = false;  // sequences wait because as many run as may
 };
 
 class Scheduler {
@@ -83,7 +87,7 @@ class Scheduler {
   int64_t ClampedMaxTokens(int64_t prompt_tokens, int64_t max_tokens) const;
 
   // Plans one step into `plan`, whose vectors never grow beyond what ReservePlan gave them.
-  void Plan(TimeNs now, BatchPlan* plan);
+  void Plan(BatchPlan* plan);
   void ReservePlan(BatchPlan* plan) const;
   // Tells that the span was computed; with `sampled` the sequence grew by one token.
   void Advance(const PlannedSpan& span, bool sampled);
@@ -91,17 +95,19 @@ class Scheduler {
   void Publish(int32_t slot);
   void Remove(int32_t slot);
 
-  // Waiting sequences whose start_before has passed, appended to `slots` (capacity waiting_max).
-  void Expired(TimeNs now, std::vector<int32_t>* slots) const;
-  // The earliest start_before of the waiting ones; kNever if none.
-  TimeNs NextExpiry() const;
+  // Who is in line, for admission and expiry.
+  const WaitingQueue& queue() const { return queue_; }
+  // The place in line that a newcomer would have: what the cache holds of its prompt is no work.
+  QueueSpec PlaceOf(const SequenceSpec& spec) const;
+  // Sequences that may begin without waiting for another to end.
+  int32_t free_places() const { return std::max(0, limits_.sequences_max - (here_ - queue_.waiting())); }
 
   std::span<const int32_t> blocks(int32_t slot) const;
   int64_t max_tokens(int32_t slot) const { return at(slot).spec.max_tokens; }
-  bool HasWork() const { return running_ + waiting_ > 0; }
-  int32_t running() const { return running_; }
-  int32_t waiting() const { return waiting_; }
-  int64_t waiting_tokens() const;  // prompt tokens still to compute, waiting and running
+  bool HasWork() const { return here_ > 0; }
+  int32_t running() const { return static_cast<int32_t>(running_.size()); }
+  int32_t waiting() const { return here_ - running(); }
+  int64_t waiting_tokens() const { return queue_.tokens_in_line(); }  // of prompts, waiting and running
   // Prompt tokens of this sequence that came from the cache.
   int64_t cached_tokens(int32_t slot) const { return at(slot).cached_tokens; }
   const PrefixCounts& prefix_counts() const { return prefix_counts_; }
@@ -125,8 +131,10 @@ class Scheduler {
     int64_t expected_hits = 0;  // blocks that the cache held when it was asked last: an estimate, for the order only
     bool asked = false;         // counted in PrefixCounts::asked
     uint64_t number = 0;        // arrival order
+    bool started = false;       // has had rows
     bool planned = false;       // in the plan under construction
     BlockTable table;
+    Band band() const { return spec.place.band; }
     int64_t remaining() const { return length - computed; }
     // Blocks that may come from the cache: never the last token, whose logits are wanted, and none of a prompt whose
     // every row wants them.
@@ -141,7 +149,8 @@ class Scheduler {
   void PlanDecodes(BatchPlan* plan);
   void AdmitUrgent(BatchPlan* plan);
   void PlanPrompts(BatchPlan* plan);
-  void OrderPrompts(TimeNs now);
+  void PlanPrompt(int32_t slot, int32_t budget, bool* door_closed, BatchPlan* plan);
+  void PlanBegunPrompts(int32_t budget, BatchPlan* plan);
   bool Admit(int32_t slot, BatchPlan* plan);
   bool HasRoomFor(const Sequence& sequence) const;
   void Adopt(Sequence& sequence);
@@ -156,12 +165,12 @@ class Scheduler {
   BlockPool pool_;
   std::vector<std::unique_ptr<Sequence>> sequences_;
   std::vector<int32_t> free_slots_;
-  std::vector<int32_t> active_;   // slots in use, in order of arrival
-  std::vector<int32_t> prompts_;  // scratch of OrderPrompts
-  int32_t running_ = 0;
-  int32_t waiting_ = 0;
-  int32_t logit_rows_ = 0;  // of the plan under construction
-  int32_t deferred_ = 0;    // waiting ones that it leaves to others' blocks
+  WaitingQueue queue_;             // of all that are here; in line: those with prompt tokens to compute
+  std::vector<int32_t> running_;   // slots, in order of arrival
+  std::vector<int32_t> snapshot_;  // scratch: of running ones
+  int32_t here_ = 0;               // slots in use
+  int32_t logit_rows_ = 0;         // of the plan under construction
+  int32_t deferred_ = 0;           // waiting ones that it leaves to others' blocks
   uint64_t next_number_ = 0;
   uint64_t preemptions_ = 0;
   PrefixCounts prefix_counts_;

@@ -34,19 +34,19 @@ TEST(SchedulerTest, PromptsTakeTheWholeStepUntilAnAnswerWaits) {
   scheduler.ReservePlan(&plan);
   const auto first = scheduler.Add({.prompt_tokens = 100, .max_tokens = 50});
   ASSERT_TRUE(first);
-  scheduler.Plan(1, &plan);
+  scheduler.Plan(&plan);
   EXPECT_EQ(plan.rows, 64);
   Compute(scheduler, plan);
-  scheduler.Plan(2, &plan);
+  scheduler.Plan(&plan);
   EXPECT_EQ(plan.rows, 36);
   Compute(scheduler, plan);
   const auto second = scheduler.Add({.prompt_tokens = 100, .max_tokens = 50});
   ASSERT_TRUE(second);
-  scheduler.Plan(3, &plan);
+  scheduler.Plan(&plan);
   EXPECT_EQ(plan.rows, 24);
   EXPECT_EQ(Compute(scheduler, plan)[*second], 23);
   scheduler.Remove(*first);
-  scheduler.Plan(4, &plan);
+  scheduler.Plan(&plan);
   EXPECT_EQ(plan.rows, 64) << "nobody decodes any more";
 }
 
@@ -67,14 +67,13 @@ TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
         const auto slot = scheduler.Add({.prompt_tokens = static_cast<int64_t>(1 + random.Below(400)),
                                          .max_tokens = static_cast<int64_t>(1 + random.Below(200)),
                                          .prompt_logits = random.Below(10) == 0,
-                                         .band = static_cast<Band>(random.Below(4)),
-                                         .arrival = now});
+                                         .place = {.band = static_cast<Band>(random.Below(4)), .arrival = now}});
         if (slot) {
           ++added;
           generated[*slot] = 0;
         }
       }
-      scheduler.Plan(now, &plan);
+      scheduler.Plan(&plan);
       scheduler.CheckIntegrity();
       int32_t rows = 0;
       for (const PlannedSpan& span : plan.spans) rows += span.rows;
@@ -103,13 +102,13 @@ TEST(SchedulerTest, O28ShortPromptsAndRunningStreamsDoNotWaitForALongPrompt) {
       {.context = 8192, .batch_tokens_max = 64, .logit_rows_max = 16, .sequences_max = 8, .waiting_max = 100}, 200);
   BatchPlan plan;
   const int32_t stream = *scheduler.Add({.prompt_tokens = 5, .max_tokens = 1000});
-  scheduler.Plan(0, &plan);
+  scheduler.Plan(&plan);
   Compute(scheduler, plan);
   const int32_t long_one = *scheduler.Add({.prompt_tokens = 6400, .max_tokens = 5});
-  scheduler.Plan(0, &plan);
+  scheduler.Plan(&plan);
   Compute(scheduler, plan);
   const int32_t short_one = *scheduler.Add({.prompt_tokens = 20, .max_tokens = 5});
-  scheduler.Plan(1, &plan);
+  scheduler.Plan(&plan);
   auto rows = Compute(scheduler, plan);
   EXPECT_EQ(rows[stream], 1) << "the running stream gets its row in every step";
   EXPECT_EQ(rows[short_one], 20) << "the short prompt is computed in the first step after it came";
@@ -122,8 +121,8 @@ TEST(SchedulerTest, O28ShortPromptsAndRunningStreamsDoNotWaitForALongPrompt) {
   while (long_rows < 6400) {
     ASSERT_LT(++steps, 2000) << "the long prompt starves";
     now += 50 * kNsPerMs;
-    for (int i = 0; i < 4; ++i) (void)scheduler.Add({.prompt_tokens = 20, .max_tokens = 1, .arrival = now});
-    scheduler.Plan(now, &plan);
+    for (int i = 0; i < 4; ++i) (void)scheduler.Add({.prompt_tokens = 20, .max_tokens = 1, .place = {.arrival = now}});
+    scheduler.Plan(&plan);
     rows = Compute(scheduler, plan);
     long_rows += rows[long_one];
     for (const PlannedSpan& span : plan.spans) {
@@ -155,12 +154,12 @@ TEST(SchedulerTest, PreemptionTakesFromTheNewestOfTheLowestBandAndUrgentWorkGets
       {.context = 1024, .batch_tokens_max = 256, .logit_rows_max = 16, .sequences_max = 3, .waiting_max = 100}, 100);
   BatchPlan plan;
   const int32_t normal = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100});
-  const int32_t batch_old = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kBatch});
-  const int32_t batch_new = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kBatch});
-  scheduler.Plan(0, &plan);
+  const int32_t batch_old = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .place = {.band = Band::kBatch}});
+  const int32_t batch_new = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .place = {.band = Band::kBatch}});
+  scheduler.Plan(&plan);
   Compute(scheduler, plan);
-  const int32_t urgent = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .band = Band::kCritical});
-  scheduler.Plan(0, &plan);
+  const int32_t urgent = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .place = {.band = Band::kCritical}});
+  scheduler.Plan(&plan);
   Compute(scheduler, plan);
   EXPECT_EQ(scheduler.running(), 3);
   EXPECT_FALSE(scheduler.blocks(urgent).empty());
@@ -173,15 +172,15 @@ TEST(SchedulerTest, OnlyThoseThatNeverStartedExpire) {
   Scheduler scheduler(
       {.context = 1024, .batch_tokens_max = 64, .logit_rows_max = 4, .sequences_max = 1, .waiting_max = 10}, 10);
   BatchPlan plan;
-  (void)*scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .start_before = 100});
-  scheduler.Plan(0, &plan);
+  (void)*scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .place = {.start_before = 100}});
+  scheduler.Plan(&plan);
   Compute(scheduler, plan);
-  const int32_t late = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .start_before = 50});
-  EXPECT_EQ(scheduler.NextExpiry(), 50);
+  const int32_t late = *scheduler.Add({.prompt_tokens = 10, .max_tokens = 100, .place = {.start_before = 50}});
+  EXPECT_EQ(scheduler.queue().NextExpiry(), 50);
   std::vector<int32_t> expired;
-  scheduler.Expired(49, &expired);
+  scheduler.queue().Expired(49, &expired);
   EXPECT_TRUE(expired.empty());
-  scheduler.Expired(1000, &expired);
+  scheduler.queue().Expired(1000, &expired);
   EXPECT_EQ(expired, std::vector<int32_t>{late});
 }
 

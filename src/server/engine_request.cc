@@ -25,6 +25,13 @@ Result<std::optional<StopMatcher>> StopsOf(const GenerationRequest& request) {
   return StopMatcher::Build(request.stop);
 }
 
+// FNV-1a (Fowler, Noll, Vo). Names come from the operator's key file, so nobody can choose one that collides.
+uint64_t HashOf(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325ull;
+  for (char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3ull;
+  return hash;
+}
+
 // Who may see whose cached prompts: the key's group, else its tenant, made narrower by the request's own salt. Lengths
 // keep "a" with salt "bc" apart from "ab" with salt "c".
 std::string CacheNamespace(const PreparedRequest& request) {
@@ -51,8 +58,13 @@ std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, i
   r->top_logprobs = request.wants_logprobs() ? api.top_logprobs : -1;
   r->prompt_logprobs = api.echo && api.logprobs;
   r->cache_namespace = CacheNamespace(request);
-  r->band = request.band;
-  r->start_before = request.start_before;
+  r->place = {.tenant = HashOf(request.identity.tenant),
+              .weight = request.identity.weight,
+              .band = request.urgency.band,
+              .position = request.urgency.position,
+              .deadline = request.deadline,
+              .start_before = request.start_before,
+              .tenant_waiting_limit = request.identity.waiting_max};
   r->finish_before = request.finish_before;
   return r;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <exception>
 
 #include "api/error.h"
@@ -17,6 +18,7 @@ namespace headrace {
 namespace {
 
 constexpr char kVersion[] = "0.1.0";
+constexpr int64_t kDeadlineMsMax = INT64_MAX / 1'000'000;
 constexpr std::string_view kModelsPrefix = "/v1/models/";
 constexpr std::string_view kDoubleSlash = "//";
 
@@ -26,6 +28,19 @@ std::string Canonical(std::string_view path) {
   for (size_t at; (at = out.find(kDoubleSlash)) != std::string::npos;) out.erase(at, 1);
   if (out.size() > 1 && out.ends_with('/')) out.pop_back();
   return out;
+}
+
+Result<std::optional<int64_t>> DeadlineHeader(const HttpRequest& request) {
+  const std::string_view text = request.Header(kDeadlineHeader);
+  if (text.empty()) return std::nullopt;
+  int64_t ms = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (error != std::errc() || end != text.data() + text.size() || ms < 1 || ms > kDeadlineMsMax)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("The header {} must be a whole number of milliseconds from now, 1 to {}.", kDeadlineHeader,
+                            kDeadlineMsMax),
+                kDeadlineHeader);
+  return ms;
 }
 
 Error NotLoaded() { return {ErrorCode::kUnavailable, "The model is still loading. Retry in a moment.", {}, 1000}; }
@@ -218,8 +233,11 @@ void HttpApi::Generate(std::shared_ptr<HttpExchange> exchange, GenerationRequest
   auto identity = keys_.Authenticate(request.Header("authorization"));
   if (!identity) return Answer(*exchange, Refusal(request, identity.error()));
   HttpHeaders headers = CorsHeaders(request, options_.allowed_origins);
-  std::string id = RequestId(request);
-  headers.emplace_back("X-Request-Id", id);
+  RequestHead head{.id = RequestId(request)};
+  headers.emplace_back("X-Request-Id", head.id);
+  auto deadline_ms = DeadlineHeader(request);
+  if (!deadline_ms) return Answer(*exchange, Refusal(request, deadline_ms.error()));
+  head.deadline_ms = *deadline_ms;
   ResponderContext context{loop_,
                            pipeline_,
                            clock_,
@@ -227,7 +245,7 @@ void HttpApi::Generate(std::shared_ptr<HttpExchange> exchange, GenerationRequest
                            options_.keep_alive,
                            model_ != nullptr ? model_->description().fingerprint : "",
                            std::move(headers)};
-  GenerationResponder::Run(std::move(context), kind, std::move(*identity), std::move(id), std::move(exchange));
+  GenerationResponder::Run(std::move(context), kind, std::move(*identity), std::move(head), std::move(exchange));
 }
 
 HealthState HttpApi::State() const {

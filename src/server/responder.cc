@@ -46,11 +46,11 @@ void AnswerSet::FailAll(const Error& error) {
 }
 
 void GenerationResponder::Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity,
-                              std::string request_id, std::shared_ptr<HttpExchange> exchange) {
-  auto responder = std::make_shared<GenerationResponder>(std::move(context), kind, request_id, exchange);
+                              RequestHead head, std::shared_ptr<HttpExchange> exchange) {
+  auto responder = std::make_shared<GenerationResponder>(std::move(context), kind, head.id, exchange);
   responder->context_.answers.Add(responder);
   responder->call_ = responder->context_.pipeline.Start(kind, exchange->request().body, std::move(identity),
-                                                        std::move(request_id), *responder);
+                                                        std::move(head), *responder);
   responder->ArmKeepAlive();
   exchange->OnClientGone([weak = std::weak_ptr(responder)] {
     if (auto self = weak.lock()) self->Finish({.status = 499, .error = "cancelled", .client_gone = true});
@@ -69,7 +69,7 @@ void GenerationResponder::OnAdmitted(const PreparedRequest& request) {
            .created = context_.clock.UnixSeconds(),
            .model = api.model,
            .system_fingerprint = context_.system_fingerprint,
-           .service_tier = api.service_tier.empty() ? "" : "default"};
+           .service_tier = api.service_tier.empty() ? "" : std::string(ServiceTierOf(request.urgency.band))};
   streaming_ = api.stream;
   include_usage_ = api.include_usage;
   wants_logprobs_ = api.logprobs;

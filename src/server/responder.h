@@ -54,7 +54,7 @@ struct ResponderContext {
 
 class GenerationResponder final : public PipelineSink, public std::enable_shared_from_this<GenerationResponder> {
  public:
-  static void Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, std::string request_id,
+  static void Run(ResponderContext context, GenerationRequest::Kind kind, Identity identity, RequestHead head,
                   std::shared_ptr<HttpExchange> exchange);
 
   GenerationResponder(ResponderContext context, GenerationRequest::Kind kind, std::string request_id,

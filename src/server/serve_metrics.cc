@@ -34,6 +34,15 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
           {{"reason", "error"}});
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
           {{"reason", "cancelled"}});
+  constexpr std::pair<Verdict, const char*> kRefusals[] = {{Verdict::kTooLate, "deadline"},
+                                                           {Verdict::kNeverInTime, "deadline_never"},
+                                                           {Verdict::kKeyLimit, "key_limit"},
+                                                           {Verdict::kBandFull, "band_full"},
+                                                           {Verdict::kFull, "full"}};
+  for (const auto& [verdict, reason] : kRefusals) {
+    counter("headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
+            s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});
+  }
   metrics.Watch("headrace_sequences_running", "Sequences in the batch.", {}, false,
                 [&s] { return s.running.load(std::memory_order_relaxed); });
   metrics.Watch("headrace_sequences_waiting", "Sequences that wait for a place.", {}, false,

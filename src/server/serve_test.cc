@@ -131,6 +131,15 @@ TEST(Limits, TimesOfQueueRequestAndDeadline) {
   EXPECT_TRUE(served.Await([&] { return served.Idle(); }, 2));
   ExpectError(served.Chat("long", R"("deadline_ms":100)"), 504, "deadline_exceeded", "deadline_ms",
               "'deadline_ms' of 100");
+  const std::string body = R"({"messages":[{"role":"user","content":"long"}],"model":"m","deadline_ms":60000})";
+  for (const char* header : {"100", " 100"}) {
+    ExpectError(served.Post("/v1/chat/completions", body, std::string("X-Request-Deadline-Ms: ") + header + "\r\n"),
+                504, "deadline_exceeded", "X-Request-Deadline-Ms", "'X-Request-Deadline-Ms' of 100");
+  }
+  for (const char* header : {"0", "-1", "1.5", "soon", "99999999999999999999"}) {
+    ExpectError(served.Post("/v1/chat/completions", body, std::string("X-Request-Deadline-Ms: ") + header + "\r\n"),
+                400, "invalid_request_error", "X-Request-Deadline-Ms", "whole number of milliseconds");
+  }
   served.ExpectAlive();
 }
 

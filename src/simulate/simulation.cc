@@ -99,8 +99,8 @@ class Simulation {
       }
       request->max_tokens = a.new_tokens;
       request->sampling.seed = options_.seed + next_arrival_;
-      request->band = a.band;
-      request->start_before = clock_.Now() + static_cast<TimeNs>(options_.queue_timeout_s * kNsPerSecond);
+      request->place.band = a.band;
+      request->place.start_before = clock_.Now() + static_cast<TimeNs>(options_.queue_timeout_s * kNsPerSecond);
       auto stream = engine_.Submit(std::move(request), nullptr);
       if (stream) {
         open_.push_back({std::move(*stream), next_arrival_, a.at,
