@@ -138,7 +138,7 @@ TEST(Limits, TimesOfQueueRequestAndDeadline) {
   }
   for (const char* header : {"0", "-1", "1.5", "soon", "99999999999999999999"}) {
     ExpectError(served.Post("/v1/chat/completions", body, std::string("X-Request-Deadline-Ms: ") + header + "\r\n"),
-                400, "invalid_request_error", "X-Request-Deadline-Ms", "whole number of milliseconds");
+                400, "invalid_value", "X-Request-Deadline-Ms", "whole number of milliseconds");
   }
   served.ExpectAlive();
 }
