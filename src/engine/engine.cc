@@ -31,7 +31,8 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
       description_(executor.Describe()),
       options_(options),
       scheduler_(LimitsOf(description_, options), description_.kv_blocks),
-      admission_(DefaultAdmissionLimits(options.waiting_max)) {
+      admission_(DefaultAdmissionLimits(options.waiting_max)),
+      brown_out_(options.brown_out_wait) {
   const auto slots = static_cast<size_t>(scheduler_.limits().waiting_max + description_.sequences_max);
   by_slot_.resize(slots);
   slots_.reserve(slots);
@@ -298,6 +299,7 @@ void Engine::Publish(TimeNs began) {
                    .rows_short = plan_.rows_short,
                    .places_short = plan_.places_short});
   }
+  Climb(after);
   stats_.preemptions.store(scheduler_.preemptions(), std::memory_order_relaxed);
   stats_.running.store(scheduler_.running(), std::memory_order_relaxed);
   stats_.waiting.store(scheduler_.waiting(), std::memory_order_relaxed);
@@ -308,6 +310,19 @@ void Engine::Publish(TimeNs began) {
   stats_.kv_blocks_used.store(scheduler_.pool().used_blocks(), std::memory_order_relaxed);
   stats_.waiting_tokens.store(scheduler_.waiting_tokens(), std::memory_order_relaxed);
   stats_.last_progress.store(after, std::memory_order_relaxed);
+}
+
+// Up or down the ladder, by the wait behind all that is in line but batch work.
+void Engine::Climb(TimeNs now) {
+  LineAhead ahead;
+  for (Band band : {Band::kCritical, Band::kHigh, Band::kNormal}) {
+    ahead.tokens += scheduler_.queue().tokens_in_line(band);
+    ahead.requests += scheduler_.queue().waiting(band);
+  }
+  brown_out_.Observe(PredictTtft(ahead, 1, meter_.Rates(scheduler_.free_places())), now);
+  scheduler_.RestBatch(brown_out_.AtLeast(Rung::kNoBatch));
+  stats_.rung.store(static_cast<int32_t>(brown_out_.rung()), std::memory_order_relaxed);
+  for (size_t i = 0; i < kRungs; ++i) stats_.brown_outs[i].store(brown_out_.climbed()[i], std::memory_order_relaxed);
 }
 
 void Engine::CheckIntegrity() const {

@@ -21,6 +21,7 @@
 #include "engine/request.h"
 #include "executor/executor.h"
 #include "queueing/admission.h"
+#include "queueing/brown_out.h"
 #include "queueing/service_meter.h"
 #include "scheduler/scheduler.h"
 #include "text/tokenizer.h"
@@ -33,7 +34,8 @@ struct EngineOptions {
   bool check_integrity = false;   // CheckIntegrity() after every step
   bool prefix_cache = true;
   QueueOrder order = QueueOrder::kFair;
-  BlockKey cache_key{};  // secret: whoever has it can make two blocks whose names collide
+  TimeNs brown_out_wait = kBrownOutWait;  // see queueing/brown_out.h; 0: never
+  BlockKey cache_key{};                   // secret: whoever has it can make two blocks whose names collide
 };
 
 // Counters and gauges; written by the engine's thread, read by anyone.
@@ -43,6 +45,9 @@ struct EngineStats {
   std::atomic<uint64_t> finished_stop{0}, finished_length{0}, finished_error{0}, cancelled{0};
   std::atomic<uint64_t> prefix_asked_tokens{0}, prefix_hit_tokens{0}, prefix_evictions{0};  // see PrefixCounts
   std::array<std::atomic<uint64_t>, kVerdicts> refused{};                                   // by Verdict
+  std::array<std::atomic<uint64_t>, kRungs> brown_outs{};  // by Rung: how often it was stepped on
+  std::atomic<int32_t> rung{0};
+  std::atomic<uint64_t> shortened{0};  // answers, by Rung::kShortAnswers
   std::atomic<int32_t> running{0}, waiting{0}, kv_blocks_used{0}, kv_blocks_cached{0};
   std::atomic<int64_t> waiting_tokens{0};
   std::atomic<TimeNs> last_progress{0};
@@ -74,6 +79,7 @@ class Engine {
 
   std::unique_ptr<Active> MakeActive(std::unique_ptr<EngineRequest> request, Doorbell* bell);
   Status Admit(const SequenceSpec& spec, TimeNs now) REQUIRES_LOCK(mutex_);
+  void Climb(TimeNs now) REQUIRES_LOCK(mutex_);
   void DropCancelledAndLate(TimeNs now) REQUIRES_LOCK(mutex_);
   void FailExpired(Active& active, TimeNs now) REQUIRES_LOCK(mutex_);
   void Build() REQUIRES_LOCK(mutex_);
@@ -101,6 +107,7 @@ class Engine {
   Scheduler scheduler_ GUARDED_BY(mutex_);
   Admission admission_ GUARDED_BY(mutex_);
   ServiceMeter meter_ GUARDED_BY(mutex_);
+  BrownOut brown_out_ GUARDED_BY(mutex_);
   // Indexed by the scheduler's slot. While a step computes, only Submit writes, to slots that are not in it.
   std::vector<std::unique_ptr<Active>> by_slot_;
   std::vector<int32_t> slots_ GUARDED_BY(mutex_);  // in use

@@ -271,6 +271,56 @@ TEST(EngineTest, TenantsShareByWeightAndAKeysLimitIsItsOwn) {
   EXPECT_NEAR(finished[0], 3 * finished[1], 3);
 }
 
+// Under overload the rungs are taken in their order, critical work is served all the while, and afterwards everything
+// is as before.
+TEST(EngineTest, TheLadderGivesUpBatchWorkFirstAndComesDownAgain) {
+  World w(R"({"sequences_max": 4, "step_ms": 100, "batch_tokens_max": 64, "context": 4096, "kv_blocks": 400,
+              "replies": [{"pieces": ["a"], "repeat": 400}]})",
+          {.waiting_max = 200, .check_integrity = true, .prefix_cache = false, .brown_out_wait = 2 * kNsPerSecond});
+  const auto ask = [&](Band band, size_t prompt, int64_t tokens) {
+    auto r = w.Request(std::string(prompt, 'p'));
+    r->place.band = band;
+    r->max_tokens = tokens;
+    return w.engine.Submit(std::move(r), nullptr);
+  };
+  auto batch = *ask(Band::kBatch, 64, 300);
+  w.Run(10);
+  EXPECT_GT(w.Read(*batch).tokens, 5);
+  std::vector<std::shared_ptr<EngineStream>> normal;
+  // 640 tokens a second: 160 of them are a quarter of one.
+  const auto until_rung = [&](Rung rung) {
+    while (w.engine.stats().rung.load() < static_cast<int>(rung) && normal.size() < 150) {
+      normal.push_back(*ask(Band::kNormal, 160, 1));
+      w.Run(1);
+    }
+    return w.engine.stats().rung.load() == static_cast<int>(rung);
+  };
+  EXPECT_TRUE(until_rung(Rung::kNoDrafts));
+  EXPECT_TRUE(until_rung(Rung::kNoBatch));
+  (void)w.Read(*batch);
+  w.Run(10);
+  EXPECT_EQ(w.Read(*batch).tokens, 0) << "it rests";
+  EXPECT_TRUE(until_rung(Rung::kShortAnswers));
+  auto shortened = *ask(Band::kBatch, 10, 390);
+  EXPECT_TRUE(until_rung(Rung::kShedBatch));
+  EXPECT_EQ(ask(Band::kBatch, 10, 1).error().code, ErrorCode::kOverloaded);
+  EXPECT_TRUE(until_rung(Rung::kShedNormal));
+  const auto refused = ask(Band::kNormal, 10, 1);
+  ASSERT_FALSE(refused);
+  EXPECT_GE(refused.error().retry_after_ms, 1000);
+  auto critical = *ask(Band::kCritical, 64, 3);
+  w.Run(4);
+  EXPECT_EQ(w.Read(*critical).tokens, 3);
+  w.Run();
+  for (auto& stream : normal) EXPECT_EQ(w.Read(*stream).tokens, 1);
+  EXPECT_EQ(w.Read(*batch).finish, EndReason::kLength);
+  EXPECT_EQ(w.Read(*shortened).tokens, kBrownOutTokens);
+  EXPECT_EQ(w.engine.stats().shortened.load(), 1u);
+  EXPECT_EQ(w.engine.stats().rung.load(), 0);
+  for (int rung = 1; rung < kRungs; ++rung)
+    EXPECT_GE(w.engine.stats().brown_outs[static_cast<size_t>(rung)].load(), 1u);
+}
+
 // Submit and its refusals do not wait for the step under way.
 TEST(EngineTest, ASubmitDuringAStepIsAnsweredAtOnce) {
   struct Interrupted final : Executor {

@@ -38,7 +38,9 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
   const auto prompt = static_cast<int64_t>(request->prompt.size());
   {
     const MutexLock lock(mutex_);
-    request->max_tokens = scheduler_.ClampedMaxTokens(prompt, request->max_tokens);
+    const int64_t allowed = brown_out_.MaxTokens(request->place.band, request->max_tokens);
+    if (allowed < request->max_tokens) stats_.shortened.fetch_add(1, std::memory_order_relaxed);
+    request->max_tokens = scheduler_.ClampedMaxTokens(prompt, allowed);
     if (scheduler_.ClampedMaxTokens(prompt, INT64_MAX) < 1) return headrace::Fail(scheduler_.NeverFits(prompt));
   }
   std::unique_ptr<Active> active = MakeActive(std::move(request), bell);
@@ -71,7 +73,8 @@ Status Engine::Admit(const SequenceSpec& spec, TimeNs now) {
   const QueueSpec place = scheduler_.PlaceOf(spec);
   const ServiceRates rates = meter_.Rates(scheduler_.free_places());
   const uint64_t jitter = KeyedRandom(spec.place.fingerprint, static_cast<uint64_t>(now));
-  const AdmissionAnswer answer = admission_.Judge(scheduler_.queue(), place, rates, now, jitter);
+  const bool shed = brown_out_.Sheds(place.band);
+  const AdmissionAnswer answer = admission_.Judge(scheduler_.queue(), place, rates, now, jitter, shed);
   if (answer.verdict == Verdict::kAdmit) return {};
   stats_.refused[static_cast<size_t>(answer.verdict)].fetch_add(1, std::memory_order_relaxed);
   return headrace::Fail(RefusalError(answer, place, now));

@@ -33,10 +33,10 @@ AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max) {
 }
 
 AdmissionAnswer Admission::Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
-                                 uint64_t random) {
+                                 uint64_t random, bool shed) {
   const LineAhead ahead = line.Ahead(spec);
   AdmissionAnswer answer{.ttft = PredictTtft(ahead, spec.remaining_tokens, rates)};
-  answer.verdict = Choose(line, spec, rates, now, answer.ttft);
+  answer.verdict = shed ? Verdict::kShed : Choose(line, spec, rates, now, answer.ttft);
   if (answer.verdict == Verdict::kTooLate && PredictTtft({}, spec.remaining_tokens, rates) > spec.deadline - now)
     answer.verdict = Verdict::kNeverInTime;
   if (answer.verdict == Verdict::kAdmit) of(spec.band).promises.Keep(spec.fingerprint);
@@ -68,6 +68,8 @@ TimeNs Admission::Wait(const WaitingQueue& line, const QueueSpec& spec, const Se
   switch (answer.verdict) {
     case Verdict::kTooLate:  // as much less in line as the deadline lacks
       return Promise(spec, rates, now, now + answer.ttft - spec.deadline, &of(spec.band).last_late);
+    case Verdict::kShed:  // as long as the line takes to be served
+      return std::max(answer.ttft, kNsPerSecond);
     case Verdict::kKeyLimit:  // one of its own begins: they leave about evenly over the newcomer's wait
       return answer.ttft / std::max(1, line.waiting_of(spec.tenant));
     default:
@@ -115,6 +117,11 @@ Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs 
       return {ErrorCode::kOverloaded,
               "As many requests of this priority are waiting as may. Retry later, or with a more urgent priority if "
               "the key allows it.",
+              {},
+              retry_ms};
+    case Verdict::kShed:
+      return {ErrorCode::kOverloaded,
+              "More comes than can be served, so requests of this priority are refused for now. Retry later.",
               {},
               retry_ms};
     default:

@@ -38,8 +38,9 @@ enum class Verdict : uint8_t {
   kKeyLimit,     // as many of its key wait as may: 429
   kBandFull,     // 503
   kFull,         // 503
+  kShed,         // the band is given up for now (brown_out.h): 503
 };
-constexpr int kVerdicts = 6;
+constexpr int kVerdicts = 7;
 
 struct AdmissionAnswer {
   Verdict verdict = Verdict::kAdmit;
@@ -56,9 +57,9 @@ class Admission {
  public:
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // `random`: any 64 bits, for the jitter.
+  // `random`: any 64 bits, for the jitter. `shed`: the band takes nobody now.
   AdmissionAnswer Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
-                        uint64_t random);
+                        uint64_t random, bool shed = false);
   const AdmissionLimits& limits() const { return limits_; }
 
  private:

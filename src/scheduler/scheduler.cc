@@ -104,16 +104,38 @@ void Scheduler::Plan(BatchPlan* plan) {
   logit_rows_ = deferred_ = 0;
   for (int32_t slot : running_) at(slot).planned = false;
   queue_.RestoreAside();
+  resting_ = batch_rests_ && HasUrgent();
   AdmitUrgent(plan);
   PlanDecodes(plan);
   PlanPrompts(plan);
   plan->places_short = running() >= limits_.sequences_max && queue_.waiting() > 0;
 }
 
+// Who is next in line; -1: nobody whose work does not rest.
+int32_t Scheduler::Next() const {
+  const int32_t slot = queue_.First();
+  return slot >= 0 && resting_ && at(slot).band() == Band::kBatch ? -1 : slot;
+}
+
+bool Scheduler::HasUrgent() const {
+  for (int band = 0; band < static_cast<int>(Band::kBatch); ++band) {
+    if (queue_.tokens_in_line(static_cast<Band>(band)) > 0) return true;
+  }
+  return std::ranges::any_of(running_, [&](int32_t slot) { return at(slot).band() < Band::kBatch; });
+}
+
+// Less urgent decodes than this one's rest.
+Band Scheduler::LastToDecode() const {
+  const int32_t first = Next();
+  const Band prompts = first >= 0 ? at(first).band() : Band::kBatch;
+  if (prompts == Band::kCritical) return Band::kCritical;
+  return prompts < Band::kBatch || resting_ ? Band::kNormal : Band::kBatch;
+}
+
 // The first in line that waits takes a place from less urgent work before that work is planned.
 void Scheduler::AdmitUrgent(BatchPlan* plan) {
-  int32_t slot = queue_.First();
-  for (; slot >= 0 && at(slot).state == State::kRunning; slot = queue_.First()) queue_.SetAside(slot);
+  int32_t slot = Next();
+  for (; slot >= 0 && at(slot).state == State::kRunning; slot = Next()) queue_.SetAside(slot);
   if (slot >= 0 && !HasRoomFor(at(slot))) {
     const int32_t victim = Victim();
     if (victim >= 0 && at(victim).band() > at(slot).band()) Admit(slot, plan);
@@ -124,11 +146,7 @@ void Scheduler::AdmitUrgent(BatchPlan* plan) {
 // A running sequence that is not in line decodes. Urgent bands and then the oldest first, so that a preemption takes
 // from the newest of the lowest band.
 void Scheduler::PlanDecodes(BatchPlan* plan) {
-  const int32_t first = queue_.First();
-  const Band prompts = first >= 0 ? at(first).band() : Band::kBatch;
-  const Band last = prompts == Band::kCritical ? Band::kCritical
-                    : prompts < Band::kBatch   ? Band::kNormal
-                                               : Band::kBatch;
+  const Band last = LastToDecode();
   for (int band = 0; band <= static_cast<int>(last); ++band) {
     snapshot_ = running_;  // a preemption takes out of it
     for (int32_t slot : snapshot_) {
@@ -146,8 +164,8 @@ void Scheduler::PlanPrompts(BatchPlan* plan) {
   const bool shared = plan->rows > 0 && limits_.shared_tokens_max > 0;
   const int32_t budget = shared ? limits_.shared_tokens_max : limits_.batch_tokens_max;
   bool door_closed = false;
-  int32_t slot = queue_.First();
-  for (; slot >= 0 && plan->rows < budget && !door_closed; slot = queue_.First()) {
+  int32_t slot = Next();
+  for (; slot >= 0 && plan->rows < budget && !door_closed; slot = Next()) {
     PlanPrompt(slot, budget, &door_closed, plan);
     if (queue_.InLine(slot)) queue_.SetAside(slot);
   }
@@ -158,7 +176,8 @@ void Scheduler::PlanPrompts(BatchPlan* plan) {
 void Scheduler::PlanBegunPrompts(int32_t budget, BatchPlan* plan) {
   snapshot_.clear();
   for (int32_t slot : running_) {
-    if (queue_.InLine(slot) && !at(slot).planned) snapshot_.push_back(slot);
+    const bool rests = resting_ && at(slot).band() == Band::kBatch;
+    if (queue_.InLine(slot) && !at(slot).planned && !rests) snapshot_.push_back(slot);
   }
   std::sort(snapshot_.begin(), snapshot_.end(), [&](int32_t a, int32_t b) { return queue_.GoesBefore(a, b); });
   bool door_closed = true;

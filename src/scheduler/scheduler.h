@@ -86,6 +86,9 @@ class Scheduler {
   // What Add would clamp to; below 1 when the prompt can never fit. Any thread.
   int64_t ClampedMaxTokens(int64_t prompt_tokens, int64_t max_tokens) const;
 
+  // Batch work rests while anything else is here (see queueing/brown_out.h).
+  void RestBatch(bool rests) { batch_rests_ = rests; }
+
   // Plans one step into `plan`, whose vectors never grow beyond what ReservePlan gave them.
   void Plan(BatchPlan* plan);
   void ReservePlan(BatchPlan* plan) const;
@@ -146,6 +149,9 @@ class Scheduler {
 
   Sequence& at(int32_t slot) { return *sequences_[static_cast<size_t>(slot)]; }
   const Sequence& at(int32_t slot) const { return *sequences_[static_cast<size_t>(slot)]; }
+  int32_t Next() const;
+  bool HasUrgent() const;
+  Band LastToDecode() const;
   void PlanDecodes(BatchPlan* plan);
   void AdmitUrgent(BatchPlan* plan);
   void PlanPrompts(BatchPlan* plan);
@@ -170,7 +176,9 @@ class Scheduler {
   std::vector<int32_t> snapshot_;  // scratch: of running ones
   int32_t here_ = 0;               // slots in use
   int32_t logit_rows_ = 0;         // of the plan under construction
-  int32_t deferred_ = 0;           // waiting ones that it leaves to others' blocks
+  bool batch_rests_ = false;
+  bool resting_ = false;  // in the plan under construction
+  int32_t deferred_ = 0;  // waiting ones that it leaves to others' blocks
   uint64_t next_number_ = 0;
   uint64_t preemptions_ = 0;
   PrefixCounts prefix_counts_;

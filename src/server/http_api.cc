@@ -18,7 +18,7 @@ namespace headrace {
 namespace {
 
 constexpr char kVersion[] = "0.1.0";
-constexpr int64_t kDeadlineMsMax = INT64_MAX / 1'000'000;
+constexpr int64_t kLongestDeadlineMs = INT64_MAX / 1'000'000;
 constexpr std::string_view kModelsPrefix = "/v1/models/";
 constexpr std::string_view kDoubleSlash = "//";
 
@@ -35,10 +35,10 @@ Result<std::optional<int64_t>> DeadlineHeader(const HttpRequest& request) {
   if (text.empty()) return std::nullopt;
   int64_t ms = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ms);
-  if (error != std::errc() || end != text.data() + text.size() || ms < 1 || ms > kDeadlineMsMax)
+  if (error != std::errc() || end != text.data() + text.size() || ms < 1 || ms > kLongestDeadlineMs)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("The header {} must be a whole number of milliseconds from now, 1 to {}.", kDeadlineHeader,
-                            kDeadlineMsMax),
+                            kLongestDeadlineMs),
                 kDeadlineHeader);
   return ms;
 }

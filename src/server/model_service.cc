@@ -213,11 +213,13 @@ Status ModelService::SetTemplate(const ServeOptions& options, std::string from_m
 
 void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
   preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
-  engine_ = std::make_unique<Engine>(*executor_, *tokenizer_, clock,
-                                     EngineOptions{.waiting_max = options.max_waiting,
-                                                   .shared_tokens_max = options.max_batch_tokens,
-                                                   .prefix_cache = options.prefix_cache,
-                                                   .cache_key = {EntropySeed(), EntropySeed()}});
+  engine_ =
+      std::make_unique<Engine>(*executor_, *tokenizer_, clock,
+                               EngineOptions{.waiting_max = options.max_waiting,
+                                             .shared_tokens_max = options.max_batch_tokens,
+                                             .prefix_cache = options.prefix_cache,
+                                             .brown_out_wait = static_cast<TimeNs>(options.brown_out_s * kNsPerSecond),
+                                             .cache_key = {EntropySeed(), EntropySeed()}});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
 }
 

@@ -34,15 +34,26 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
           {{"reason", "error"}});
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
           {{"reason", "cancelled"}});
-  constexpr std::pair<Verdict, const char*> kRefusals[] = {{Verdict::kTooLate, "deadline"},
-                                                           {Verdict::kNeverInTime, "deadline_never"},
-                                                           {Verdict::kKeyLimit, "key_limit"},
-                                                           {Verdict::kBandFull, "band_full"},
-                                                           {Verdict::kFull, "full"}};
+  constexpr std::pair<Verdict, const char*> kRefusals[] = {
+      {Verdict::kTooLate, "deadline"},   {Verdict::kNeverInTime, "deadline_never"},
+      {Verdict::kKeyLimit, "key_limit"}, {Verdict::kBandFull, "band_full"},
+      {Verdict::kFull, "full"},          {Verdict::kShed, "shed"}};
   for (const auto& [verdict, reason] : kRefusals) {
     counter("headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
             s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});
   }
+  metrics.Watch("headrace_brown_out_rung", "0: nothing is given up; docs/overload.md names the rungs.", {}, false,
+                [&s] { return s.rung.load(std::memory_order_relaxed); });
+  constexpr std::pair<Rung, const char*> kRungNames[] = {{Rung::kNoDrafts, "no_drafts"},
+                                                         {Rung::kNoBatch, "no_batch"},
+                                                         {Rung::kShortAnswers, "short_answers"},
+                                                         {Rung::kShedBatch, "shed_batch"},
+                                                         {Rung::kShedNormal, "shed_normal"}};
+  for (const auto& [rung, name] : kRungNames) {
+    counter("headrace_brown_outs_total", "How often each rung of the ladder was stepped on.",
+            s.brown_outs[static_cast<size_t>(rung)], {{"rung", name}});
+  }
+  counter("headrace_answers_shortened_total", "Batch requests whose max_tokens were cut under overload.", s.shortened);
   metrics.Watch("headrace_sequences_running", "Sequences in the batch.", {}, false,
                 [&s] { return s.running.load(std::memory_order_relaxed); });
   metrics.Watch("headrace_sequences_waiting", "Sequences that wait for a place.", {}, false,

@@ -31,6 +31,7 @@ struct ServeOptions {
   bool prefix_cache = true;
   double request_timeout_s = 0;  // 0: none
   double queue_timeout_s = 0;
+  double brown_out_s = 30;       // EngineOptions::brown_out_wait
   double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short
   double keep_alive_s = 10;      // between comments on a silent stream
   double stalled_after_s = 60;   // work and no step for this long: not healthy
