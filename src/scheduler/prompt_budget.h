@@ -1,0 +1,42 @@
+// How many prompt rows a step takes while answers wait for their next token: as many as its target time leaves beside
+// the decodes, by what prompt rows were measured to cost on this machine. Without a target of the operator's it is
+// three times what the decodes take alone, which costs a prompt no more than half its speed, and no less than
+// kShortestItl, below which nobody sees a difference. One thread; allocates nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace headrace {
+
+constexpr TimeNs kShortestItl = 20 * kNsPerMs;
+constexpr double kItlOverDecodes = 3;
+// A step has at least so many, whatever they take: a prompt has to end some time. Whole tiles of the kernels, so that
+// no row is paid for and not used.
+constexpr int64_t kPromptRowsStep = 16;
+
+class PromptBudget {
+ public:
+  // `target`: inter-token time; 0: as above.
+  explicit PromptBudget(TimeNs target = 0) : target_(target) {}
+
+  // `decodes`: what the step's decodes take alone.
+  int64_t Rows(TimeNs decodes) const;
+  // A step of `time` computed prompt rows beside decodes that take `decodes` alone, 0 if there were none.
+  void Observe(TimeNs decodes, int64_t rows, TimeNs time);
+
+ private:
+  // Time and rows, older ones less.
+  struct Fading {
+    double ns = 0, rows = 0;
+    void Add(double more_ns, double more_rows);
+  };
+  double RowNs() const;
+
+  const TimeNs target_;
+  Fading beside_;  // decodes
+  Fading alone_;
+};
+
+}  // namespace headrace
