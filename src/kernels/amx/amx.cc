@@ -220,9 +220,11 @@ HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
 }
 
 // Adds a block of groups to the sums of N rows. The float part runs one group behind the dots, so that the tile unit
-// and the vector unit work at the same time; behind the last group's the next tile's first dots are made.
+// and the vector unit work at the same time; behind the last group's the next tile's first dots are made. Operands are
+// copies: through references their fields would be read again behind each store of a tile.
 template <GroupKind kKind, int N>
-void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) {
+void AddTile(Scratch& s, const WeightBlock w, const Rows x, const Target& to) {
+  const int8_t* const next = to.next;
   __m512 acc[kPanels][N];
   for (int i = 0; i < to.ahead_lines; ++i) {
     __builtin_prefetch(to.ahead[0] + 64 * i);
@@ -237,15 +239,16 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
   }
   const auto add = [&](int g) __attribute__((always_inline)) {
     const UnpackedGroup* groups = InRegister(s.groups[g]);
+    const TileDots& dots = *InRegister(&s.dots[g % 2][0]);
     const Rows rows{nullptr, InRegister(x.scale + g * N), InRegister(x.scaled_sum + g * N)};
     HR_UNROLL for (int p = 0; p < kPanels; ++p) {
       const Scales<kKind> scales(groups[p]);
-      HR_UNROLL for (int n = 0; n < N; ++n) AddGroup(s.dots[g % 2][0][p][n], scales, rows, n, acc[p][n]);
+      HR_UNROLL for (int n = 0; n < N; ++n) AddGroup(dots[p][n], scales, rows, n, acc[p][n]);
     }
   };
   const auto quants = [&](int g) __attribute__((always_inline)) { return x.quants + g * N * kGroup; };
   const auto start = [&](int group) __attribute__((always_inline)) {
-    const int8_t* from = group < w.count ? quants(group) : to.next;
+    const int8_t* from = group < w.count ? quants(group) : next;
     if (from != nullptr) Start<kKind, 0>(w, group < w.count ? group : 0, 0, from);
   };
   if (!to.started) Start<kKind, 0>(w, 0, 0, x.quants);
@@ -281,7 +284,7 @@ void AddTile(Scratch& s, const WeightBlock& w, const Rows& x, const Target& to) 
   }
 }
 
-using TileFn = void (*)(Scratch&, const WeightBlock&, const Rows&, const Target&);
+using TileFn = void (*)(Scratch&, WeightBlock, Rows, const Target&);
 template <GroupKind K>
 TileFn TileOf(int width) {
   static constexpr TileFn kTiles[kTileColumns] = {AddTile<K, 1>, AddTile<K, 2>,  AddTile<K, 3>,  AddTile<K, 4>,
