@@ -143,14 +143,6 @@ HR_KERNEL_INLINE __m512 DotOf(const __m512& dot) {
   asm("vaddps %2, %1, %0" : "=v"(less) : "v"(_mm512_set1_ps(-kRoundMagic)), "m"(dot));
   return less;
 }
-// An address in a register of its own. Instructions with a vector, a multiplication and an operand in memory are issued
-// as one where that operand has one register as its address, as two where it has a base and an index, which the compiler
-// prefers: a fifth of a group's time.
-template <typename T>
-HR_KERNEL_INLINE T* InRegister(T* address) {
-  asm("" : "+r"(address));
-  return address;
-}
 // What the float part of a group of one panel needs.
 template <GroupKind kKind>
 struct Scales {

@@ -8,6 +8,14 @@
 
 namespace headrace {
 
+// An address in a register of its own. A vector instruction with an operand in memory is issued as one where one register
+// is the address, as two where that is a base and an index, which the compiler prefers.
+template <typename T>
+HR_KERNEL_INLINE T* InRegister(T* address) {
+  asm("" : "+r"(address));
+  return address;
+}
+
 HR_KERNEL_INLINE __m512 LoadHalves(const uint16_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
