@@ -9,6 +9,7 @@ namespace headrace {
 namespace {
 
 constexpr int kGroups = 16;  // of one pass
+constexpr int kFew = 4;      // of a pass over the last ones, as of 576 columns: sixteen vectors need not be reduced
 
 struct LargerOf {
   HR_KERNEL_INLINE __m512 operator()(__m512 a, __m512 b) const { return _mm512_max_ps(a, b); }
@@ -20,13 +21,14 @@ struct SumOf {
   }
 };
 
-// Groups [first, first + n) of a row; their largest magnitudes go to `largest`.
+// Groups [first, first + n) of a row, n <= kMost; their largest magnitudes go to `largest`.
+template <int kMost>
 HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t first, int n, float* largest) {
   const float* x = a.values + row * a.value_stride + first * kGroup;
   __m512 joined[kGroups];
   HR_UNROLL for (int i = 0; i < kGroups; ++i) {
     joined[i] = _mm512_setzero_ps();
-    if (i < n)
+    if (i < kMost && i < n)
       joined[i] = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i * kGroup)),
                                 _mm512_abs_ps(_mm512_loadu_ps(x + i * kGroup + 16)));
   }
@@ -39,7 +41,7 @@ HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t 
   _mm512_storeu_ps(scale, scales);
   HR_UNROLL for (int i = 0; i < kGroups; ++i) {
     joined[i] = _mm512_setzero_ps();
-    if (i >= n) continue;
+    if (i >= kMost || i >= n) continue;
     const __m512 by = _mm512_set1_ps(inverse[i]);
     const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i * kGroup), by));
     const __m512i q1 = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i * kGroup + 16), by));
@@ -53,7 +55,8 @@ HR_KERNEL_INLINE void QuantizeGroups(const Activations& a, int64_t row, int64_t 
   _mm512_storeu_si512(sum, sums);
   _mm512_storeu_ps(scaled_sum,
                    _mm512_mul_ps(scales, _mm512_cvtepi32_ps(_mm512_madd_epi16(sums, _mm512_set1_epi16(1)))));
-  for (int i = 0; i < n; ++i) {
+  // Single stores are faster than the scatter that the compiler would make of them.
+  _Pragma("clang loop vectorize(disable)") for (int i = 0; i < n; ++i) {
     const int64_t at = a.GroupIndex(row, first + i);
     a.scale[at] = scale[i];
     a.sum[at] = sum[i];
@@ -68,7 +71,14 @@ void Avx512QuantizeRow(const Activations& a, int64_t row) {
   __m512 squares = _mm512_setzero_ps();
   const int64_t groups = a.groups();
   for (int64_t g = 0; g < groups; g += kGroups) {
-    QuantizeGroups(a, row, g, groups - g < kGroups ? static_cast<int>(groups - g) : kGroups, largest + g);
+    const int64_t left = groups - g;
+    if (left >= kGroups) {
+      QuantizeGroups<kGroups>(a, row, g, kGroups, largest + g);
+    } else if (left > kFew) {
+      QuantizeGroups<kGroups>(a, row, g, static_cast<int>(left), largest + g);
+    } else {
+      QuantizeGroups<kFew>(a, row, g, static_cast<int>(left), largest + g);
+    }
     const __m512 top = _mm512_loadu_ps(largest + g);
     squares = _mm512_add_ps(squares, _mm512_mul_ps(top, top));
   }

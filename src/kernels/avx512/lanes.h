@@ -8,8 +8,8 @@
 
 namespace headrace {
 
-// An address in a register of its own. A vector instruction with an operand in memory is issued as one where one register
-// is the address, as two where that is a base and an index, which the compiler prefers.
+// An address in a register of its own. A vector instruction with an operand in memory is issued as one where one
+// register is the address, as two where that is a base and an index, which the compiler prefers.
 template <typename T>
 HR_KERNEL_INLINE T* InRegister(T* address) {
   asm("" : "+r"(address));
