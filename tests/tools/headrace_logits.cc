@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "executor/cpu/cpu_executor.h"
 #include "kv_cache/block_pool.h"
 #include "text/test_vocabulary.h"
@@ -65,6 +66,7 @@ int Main(int argc, char** argv) {
     return Die(
         "usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N], or "
         "headrace_logits MODEL --tokenize");
+  StartLog("warn", LogFormat::kText);  // standard output belongs to the logits
   if (argc == 3 && std::strcmp(argv[2], "--tokenize") == 0) return Tokenize(argv[1]);
   int32_t last = INT32_MAX;
   CpuExecutorOptions options{.threads = 2, .rows_max = kChunk, .logit_rows_max = kChunk, .sequences_max = 1};
