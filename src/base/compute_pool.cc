@@ -109,7 +109,9 @@ void ComputePool::Park(uint32_t word) {
 
 void ComputePool::Barrier(int worker) {
   const uint32_t generation = generation_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(active_)) {
+  // Read before this worker has arrived: behind the last barrier of a run the next one may set another number.
+  const auto active = static_cast<uint32_t>(active_);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == active) {
     arrived_.store(0, std::memory_order_relaxed);
     for (Claimed& claimed : claimed_) claimed.units.store(0, std::memory_order_relaxed);
     generation_.store(generation + 1, std::memory_order_seq_cst);
