@@ -5,17 +5,20 @@
   llama_fp32.py MODEL.gguf --chat "What is the capital of France?" --greedy 16      text in, text out, for a look by eye
   llama_fp32.py MODEL.gguf --ids FILE --greedy 16     prints the ids that greedy decoding adds
 
-Needs the packages of requirements.txt beside it (numpy, gguf; tokenizers for text). Follows ggml where an architecture leaves a choice: the rope of
+MODEL is a GGUF file, or a Hugging Face folder (hf_folder.py: 8-bit floats with scales among them).
+Needs the packages of requirements.txt beside it (numpy; gguf for files, tokenizers for text). Follows ggml where an architecture leaves a choice: the rope of
 llama and granite pairs neighbours (2i, 2i + 1), because the GGUF converter has permuted Q and K for it, that of the others pairs (i, i + n/2); one KV
 head serves heads / kv_heads query heads in order; the head is tied to the embedding where there is no output.weight; Gemma's embeddings are scaled by
 the float32 sqrt(width). A sliding window is applied wherever the file names one. Everything is float32 but for the angles of the rope, which are
 float64: a float32 angle of position 8,000 is wrong by 5e-4 already.
 """
 import argparse
+import os
 import sys
 
-import gguf
 import numpy as np
+
+import hf_folder
 
 BLOCK_TOKENS = 128  # rows of one pass: the logits of a block of a 49,152-word vocabulary are 25 MB
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "phi3", "granite")
@@ -88,6 +91,19 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def read_gguf(path):
+    """The reader of a file, and what gives its weights: read once the header is known to be one that is computed here."""
+    import gguf  # a folder needs numpy alone
+
+    reader = gguf.GGUFReader(path)
+    return reader, lambda: {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float32) for t in reader.tensors}
+
+
+def read_folder(path):
+    folder = hf_folder.Folder(path)
+    return folder, lambda: folder.weights
+
+
 class Llama:
     """A model in memory and the KV cache of one sequence. One thread. Invariant: `keys` and `values` hold `past` positions of every block.
 
@@ -95,7 +111,7 @@ class Llama:
     """
 
     def __init__(self, path, context=0):
-        reader = gguf.GGUFReader(path)
+        reader, weights = read_folder(path) if os.path.isdir(path) else read_gguf(path)
         self.meta = meta = Metadata(reader)
         if meta.arch not in FAMILIES:
             raise ValueError(f"architecture {meta.arch!r} is not known here, only {', '.join(FAMILIES)}")
@@ -108,10 +124,10 @@ class Llama:
         self.head_dim = meta.own("attention.key_length", self.width // self.heads)
         self.rope_dims = meta.own("rope.dimension_count", self.head_dim)
         self.epsilon = meta.own("attention.layer_norm_rms_epsilon")
-        self.weights = {t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float32) for t in reader.tensors}
+        self.weights = weights()
         self.head = self.weights.get("output.weight", self.weights["token_embd.weight"])
         self.vocabulary = self.head.shape[0]
-        self.interleaved = meta.arch in ("llama", "granite")
+        self.interleaved = meta.arch in ("llama", "granite") and not isinstance(reader, hf_folder.Folder)
         self.gate = gelu if meta.arch == "gemma3" else silu
         self.embedding_scale = np.float32(np.sqrt(self.width) if meta.arch == "gemma3" else meta.get(f"{meta.arch}.embedding_scale", 1.0))
         self.residual_scale = np.float32(meta.get(f"{meta.arch}.residual_scale", 1.0))
