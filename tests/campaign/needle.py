@@ -5,13 +5,16 @@
 
 A haystack of about so many tokens is made of the public-domain text of benchmarks/quality, its paragraphs shuffled and repeated as needed, with a needle
 "The secret number of CITY is DIGITS." at eight depths. Each question is a sequence of its own: the haystack, "The secret number of CITY is", and the right
-answer's tokens but for the last; the logits behind the question and behind each of those tokens are compared, ours with the oracle's on the same ids.
+answer's tokens but for the last; the logits behind the question and behind each of those tokens are compared, ours with the oracle's on the same ids. Both
+compute the haystack once and go on from there.
 
-Exit status 1: the right token has another rank than the oracle's somewhere, the most likely token is another, or two of the oracle's first five stand in
-another order although the oracle's logits of the two lie more than --tie apart (what quantised activations move a logit by).
+Exit status 1: with int16 KV the right token's rank is none that the oracle's logits allow, give or take --tie (what quantised activations move the
+difference of two logits by), or two of the oracle's first six stand in another order although they lie more than --tie apart. Swaps of what lies nearer
+are counted and shown.
 Needs tests/oracle/requirements.txt. Memory: the model in float32 and 40 KB a token of KV; only the last positions' logits are made.
 """
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -74,6 +77,21 @@ def questions(words, text, numbers, count):
     return hay, out
 
 
+def kept_rows(args, model, hay, asked):
+    """oracle_rows(), computed once and kept on disk by the model's and the ids' hash: whole or not there (written aside, then renamed)."""
+    with open(args.model, "rb") as f:
+        key = hashlib.file_digest(f, "sha256")
+    for _, ids, _ in asked:
+        key.update(np.array(ids, "<i4").tobytes())
+    path = os.path.join(args.cache, f"needle-{key.hexdigest()[:24]}.npz")
+    if not os.path.exists(path):
+        os.makedirs(args.cache, exist_ok=True)
+        np.savez(path + ".part.npz", *oracle_rows(model, hay, asked))
+        os.replace(path + ".part.npz", path)
+    with np.load(path) as rows:
+        return [rows[f"arr_{i}"] for i in range(len(asked))]
+
+
 def oracle_rows(model, hay, asked):
     """By question [answer, V]: the haystack is computed once, each question goes on from there."""
     model.reset()
@@ -89,7 +107,7 @@ def oracle_rows(model, hay, asked):
 def engine_rows(args, asked, vocabulary, extra):
     longest = max(len(answer) for _, _, answer in asked)
     context = max(len(ids) for _, ids, _ in asked) + 64
-    command = [args.dump_logits, args.model, "--threads", str(args.threads), "--context", str(context), "--last", str(longest)] + extra
+    command = [args.dump_logits, args.model, "--threads", str(args.threads), "--context", str(context), "--last", str(longest), "--keep-prefix", "1"] + extra
     rows, process = [], subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         for _, ids, answer in asked:
@@ -109,6 +127,7 @@ def compare(truth, ours, right, tie):
     gaps = -np.diff(truth[first])
     swapped = [float(truth[a] - truth[b]) for i, a in enumerate(first) for b in first[i + 1:] if ours[a] < ours[b]]
     return {"rank_oracle": int((truth > truth[right]).sum()) + 1, "rank": int((ours > ours[right]).sum()) + 1,
+            "rank_holds": bool((truth > truth[right] + tie).sum() <= (ours > ours[right]).sum() < (truth > truth[right] - tie).sum()),
             "same_first": bool(first[0] == theirs[0]), "same_order": first[:TOP].tolist() == theirs.tolist(),
             "same_set": set(first[:TOP].tolist()) == set(theirs.tolist()), "least_gap": float(gaps.min()), "widest_swap": max(swapped, default=0.0),
             "decided": not any(gap > tie for gap in swapped), "top_oracle": first[:TOP].tolist(), "top": theirs.tolist(),
@@ -126,7 +145,7 @@ def report(tokens, name, asked, positions, tie):
         ranks = " ".join(f"{p['rank_oracle']}/{p['rank']}" for p in question)
         order = " ".join("=" if p["same_order"] else f"~{p['widest_swap']:.3f}" for p in question)
         print(f"  {city:8} {len(ids)} ids; rank of the right token, oracle/ours: {ranks}; order of the first {TOP}: {order}", flush=True)
-    return all(p["rank"] == p["rank_oracle"] and p["same_first"] and p["decided"] for p in flat)
+    return all(p["rank_holds"] and p["decided"] for p in flat)
 
 
 def main():
@@ -137,6 +156,7 @@ def main():
     p.add_argument("--questions", type=int, default=len(CITIES))
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--tie", type=float, default=0.25)
+    p.add_argument("--cache", default=os.path.join(ROOT, "build", "campaign"), help="where the oracle's rows are kept")
     p.add_argument("--json")
     args = p.parse_args()
     model, ok, result = llama_fp32.Llama(args.model), True, {}
@@ -145,7 +165,7 @@ def main():
     for tokens in args.tokens:
         hay, asked = questions(words, haystack(words, tokens, numbers), numbers, args.questions)
         began = time.time()
-        truth = oracle_rows(model, hay, asked)
+        truth = kept_rows(args, model, hay, asked)
         print(f"{tokens} tokens: the haystack has {len(hay)}; the oracle took {time.time() - began:.0f} s", flush=True)
         for name, extra in (("int16 KV", []), ("int8 KV", ["--kv-type", "int8"])):
             began = time.time()

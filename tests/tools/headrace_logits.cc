@@ -1,7 +1,8 @@
 // Writes the logits of token windows, for comparison with an oracle; or the ids of a text.
-//   headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N]
+//   headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N] [--keep-prefix 1]
 // stdin: windows, each [int32 count][int32 ids x count]; stdout: for each window [float32 x rows x vocabulary], the
-// rows being all positions, or the last N.
+// rows being all positions, or the last N. With --keep-prefix a window goes on behind what it shares with the one
+// before, whose keys and values are still there; of that part no logits are wanted.
 //   headrace_logits MODEL --tokenize
 // stdin: a text; stdout: its int32 ids, without BOS and EOS.
 #include <algorithm>
@@ -41,11 +42,11 @@ int Tokenize(const char* path) {
   return std::fwrite(ids->data(), sizeof(int32_t), ids->size(), stdout) == ids->size() ? 0 : Die("stdout is closed");
 }
 
-// Feeds one window in chunks; the logits of its last `wanted` rows go to stdout.
-bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids, int32_t wanted) {
+// Feeds one window in chunks, from `kept` on; the logits of its last `wanted` rows go to stdout.
+bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids, int32_t kept, int32_t wanted) {
   StepInput input;
   const auto count = static_cast<int32_t>(ids.size());
-  for (int32_t first = 0; first < count; first += kChunk) {
+  for (int32_t first = kept; first < count; first += kChunk) {
     const int32_t rows = std::min(kChunk, count - first);
     input.Clear();
     for (int32_t b = 0; b < BlocksFor(count); ++b) input.blocks.push_back(b);
@@ -64,11 +65,12 @@ bool RunWindow(CpuExecutor& executor, const std::vector<int32_t>& ids, int32_t w
 int Main(int argc, char** argv) {
   if (argc < 2)
     return Die(
-        "usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N], or "
-        "headrace_logits MODEL --tokenize");
+        "usage: headrace_logits MODEL [--threads N] [--isa NAME] [--kv-type int8] [--context TOKENS] [--last N] "
+        "[--keep-prefix 1], or headrace_logits MODEL --tokenize");
   StartLog("warn", LogFormat::kText);  // standard output belongs to the logits
   if (argc == 3 && std::strcmp(argv[2], "--tokenize") == 0) return Tokenize(argv[1]);
   int32_t last = INT32_MAX;
+  bool keep_prefix = false;
   CpuExecutorOptions options{.threads = 2, .rows_max = kChunk, .logit_rows_max = kChunk, .sequences_max = 1};
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--threads") == 0) options.threads = std::atoi(argv[i + 1]);
@@ -76,6 +78,7 @@ int Main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--kv-type") == 0)
       options.kv_type = std::strcmp(argv[i + 1], "int8") == 0 ? KvType::kInt8 : KvType::kInt16;
     if (std::strcmp(argv[i], "--context") == 0) options.context = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--keep-prefix") == 0) keep_prefix = std::atoi(argv[i + 1]) != 0;
     if (std::strcmp(argv[i], "--last") == 0) last = std::max(std::atoi(argv[i + 1]), 1);
   }
   const auto file = ModelFile::Open(argv[1]);
@@ -86,6 +89,7 @@ int Main(int argc, char** argv) {
   options.kv_bytes = static_cast<uint64_t>(config->KvBytesPerToken(options.kv_type) * options.context);
   const auto executor = CpuExecutor::Load(**file, *config, options);
   if (!executor) return Die(executor.error().message);
+  std::vector<int32_t> before;
   for (int32_t count = 0; ReadExactly(&count, sizeof count);) {
     if (count < 1 || count > options.context)
       return Die("a window must hold between 1 and the context's number of tokens");
@@ -94,7 +98,11 @@ int Main(int argc, char** argv) {
     for (int32_t id : ids) {
       if (id < 0 || id >= config->vocab_size) return Die("a token id is outside the vocabulary");
     }
-    if (!RunWindow(**executor, ids, std::min(last, count))) return Die("a window failed");
+    const int32_t wanted = std::min(last, count);
+    const auto shared = static_cast<int32_t>(std::ranges::mismatch(before, ids).in1 - before.begin());
+    if (!RunWindow(**executor, ids, keep_prefix ? std::min(shared, count - wanted) : 0, wanted))
+      return Die("a window failed");
+    before = std::move(ids);
   }
   return 0;
 }
