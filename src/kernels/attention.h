@@ -10,7 +10,8 @@
 // The bits. Quantise(x, scale): quant_i = nearest-even(x_i * inverse), inverse = scale >= kSmallestScaled ? 1 / scale :
 // 0. By length: scale = sqrt(16-lane sum of x_i^2) / kLength, so that the product of two such vectors fits 32 bits
 // whatever their size (Cauchy-Schwarz). By size: scale = max |x_i| / most.
-//   K of a token: by length, of int8 by size 127;  V: by size kLength or 127;  Q = q * softmax_scale: by length
+//   K of a token: by length, of int8 Spread(k) by size 127 (key_spread.h);  V: by size kLength or 127
+//   Q = q * softmax_scale, with int8 Spread(q * (softmax_scale / block)): by length
 // For each query head and page, tokens that the query does not see left out (after its position, before its window):
 //   score_t = float(sum of Q_d * K_td) * (Q.scale * K_t.scale)
 //   m = max score;  p_t = exp(score_t - m);  l = 16-lane sum of p over the page (lane j takes t = j, j+16, j+32, j+48)

@@ -186,10 +186,12 @@ HR_KERNEL_INLINE void AttendTiles(const Attention& op) {
     FetchAhead(page, 0, KvPageBytes(op.kv_type, op.head_dim));
   }
   float scaled[kHeadDimMax];
-  const auto softmax_scale = L::Set(op.softmax_scale);
+  const bool is_int8 = op.kv_type == KvType::kInt8;
+  const auto softmax_scale = L::Set(op.softmax_scale / static_cast<float>(is_int8 ? SpreadBlock(op.head_dim) : 1));
   for (int i = 0; i < queries; ++i) {
     const float* q = op.queries + i / op.group_heads * op.query_stride + int64_t{i % op.group_heads} * op.head_dim;
     for (int d = 0; d < op.head_dim; d += L::kLanes) L::Store(scaled + d, L::Mul(L::Load(q + d), softmax_scale));
+    if (is_int8) SpreadVector<L>(scaled, op.head_dim, scaled);
     page.q_scale[i] = LengthOf<L>(scaled, op.head_dim) / kLength;
     QuantiseVector<L>(scaled, op.head_dim, page.q_scale[i], page.q + i * op.head_dim);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/attention_softmax.h"
+#include "kernels/key_spread.h"
 
 namespace headrace {
 
@@ -32,6 +33,39 @@ HR_KERNEL_INLINE void QuantiseVector(const float* x, int n, float scale, int16_t
   for (int i = 0; i < n; i += L::kLanes) L::StoreShorts(quants + i, L::Mul(L::Load(x + i), inverse));
 }
 
+// Lanes i and i ^ H become their sum and their difference, for H = kBegin, 2 * kBegin … within a vector.
+template <typename T, T... I>
+struct LaneList {};
+template <typename L, int H, int... I>
+HR_KERNEL_INLINE typename L::F AddAcross(typename L::F x, LaneList<int, I...>) {
+  const typename L::F other = __builtin_shufflevector(x, x, (I ^ H)...);
+  return __builtin_shufflevector(L::Add(other, x), L::Sub(other, x), ((I & H) == 0 ? I : I + L::kLanes)...);
+}
+template <typename L, int H = 1>
+HR_KERNEL_INLINE typename L::F SpreadLanes(typename L::F x) {
+  if constexpr (H == L::kLanes) {
+    return x;
+  } else {
+    return SpreadLanes<L, 2 * H>(AddAcross<L, H>(x, __make_integer_seq<LaneList, int, L::kLanes>()));
+  }
+}
+
+// key_spread.h; `out` may be `x`.
+template <typename L>
+HR_KERNEL_INLINE void SpreadVector(const float* x, int n, float* out) {
+  for (int i = 0; i < n; i += L::kLanes)
+    L::Store(out + i, SpreadLanes<L>(L::Mul(L::Load(x + i), L::Load(kSpreadSigns.at + i))));
+  for (int h = L::kLanes; h < SpreadBlock(n); h *= 2) {
+    for (int first = 0; first < n; first += 2 * h) {
+      for (int i = first; i < first + h; i += L::kLanes) {
+        const auto a = L::Load(out + i), b = L::Load(out + i + h);
+        L::Store(out + i, L::Add(a, b));
+        L::Store(out + i + h, L::Sub(a, b));
+      }
+    }
+  }
+}
+
 // Quantised k to its slot's column of pairs, one pair at a time.
 template <typename Pair, typename T>
 HR_KERNEL_INLINE void StoreKey(const int16_t* quants, int n, T* page, int slot) {
@@ -47,12 +81,14 @@ HR_KERNEL_INLINE void StoreKvTiles(const KvSlot& op) {
   const int64_t scales = int64_t{KvElementBytes(op.type)} * kPageTokens * op.head_dim;
   const int row = op.slot / 2 * op.head_dim * 2, place = op.slot % 2;
   int16_t k[kHeadDimMax], v[kHeadDimMax];
+  float spread[kHeadDimMax];
   const bool is_int8 = op.type == KvType::kInt8;
-  const float k_scale = is_int8 ? SizeOf<L>(op.k, op.head_dim) / 127.0f : LengthOf<L>(op.k, op.head_dim) / kLength;
+  if (is_int8) SpreadVector<L>(op.k, op.head_dim, spread);
+  const float k_scale = is_int8 ? SizeOf<L>(spread, op.head_dim) / 127.0f : LengthOf<L>(op.k, op.head_dim) / kLength;
   const float v_scale = SizeOf<L>(op.v, op.head_dim) / (is_int8 ? 127.0f : kLength);
   reinterpret_cast<float*>(op.k_page + scales)[op.slot] = k_scale;
   reinterpret_cast<float*>(op.v_page + scales)[op.slot] = v_scale;
-  QuantiseVector<L>(op.k, op.head_dim, k_scale, k);
+  QuantiseVector<L>(is_int8 ? spread : op.k, op.head_dim, k_scale, k);
   QuantiseVector<L>(op.v, op.head_dim, v_scale, v);
   if (!is_int8) {
     auto* v_page = reinterpret_cast<int16_t*>(op.v_page) + row;

@@ -101,7 +101,8 @@ class GoldenLogitsTest : public testing::Test {
     std::string lines;
     for (const auto& [name, hash] : changed_) lines += name + " " + hash + "\n";
     ADD_FAILURE() << "Bits of logits differ from those of other CPUs and builds. Is the change intended? Then raise "
-                     "kNumericsVersion in src/executor/cpu/cpu_executor.cc and put these lines into "
+                     "kNumericsVersion (kInt8KvVersion, where int8 KV alone has changed) in "
+                     "src/executor/cpu/cpu_executor.cc and put these lines into "
                      "tests/laws/golden_logits.txt:\n"
                   << lines;
   }

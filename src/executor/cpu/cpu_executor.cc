@@ -18,6 +18,8 @@ static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 // Raised whenever the bits of Forward or what a seed draws from them change; tests/laws/golden_logits.txt sees the
 // former.
 constexpr int kNumericsVersion = 4;
+// The same for what int8 keys and values are: raised alone, it leaves int16's fingerprints as they are.
+constexpr int kInt8KvVersion = 2;
 
 // Chooses the bytes of the KV cache, or says why there is too little memory.
 Result<uint64_t> PlanKv(const CpuExecutorOptions& options, const std::string& model, uint64_t weights,
@@ -87,9 +89,9 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   ExecutorDescription& d = e->description_;
   d.model = config.name;
   d.kernels = kernels->name;
-  d.fingerprint =
-      fmt::format("hr{}-{}-{}{}", kNumericsVersion, weights_hash.substr(0, 16),
-                  options.kv_type == KvType::kInt16 ? "int16" : "int8", e->model_->long_factors() ? "-long" : "");
+  d.fingerprint = fmt::format("hr{}-{}-{}{}", kNumericsVersion, weights_hash.substr(0, 16),
+                              options.kv_type == KvType::kInt16 ? "int16" : fmt::format("int8.{}", kInt8KvVersion),
+                              e->model_->long_factors() ? "-long" : "");
   d.vocab_size = config.vocab_size;
   d.context = context;
   d.kv_blocks = static_cast<int32_t>(e->kv_.blocks);

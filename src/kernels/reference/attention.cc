@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/canonical.h"
+#include "kernels/key_spread.h"
 
 namespace headrace {
 namespace {
@@ -19,6 +20,19 @@ float LengthOf(const float* x, int n) {
   float lanes[16] = {};
   for (int i = 0; i < n; ++i) lanes[i % 16] = FusedMulAdd(x[i], x[i], lanes[i % 16]);
   return std::sqrt(TreeSum16(lanes));
+}
+
+// key_spread.h, in place.
+void Spread(float* x, int n) {
+  for (int d = 0; d < n; ++d) x[d] = x[d] * kSpreadSigns.at[d];
+  for (int h = 1; h < SpreadBlock(n); h *= 2) {
+    for (int d = 0; d < n; ++d) {
+      if ((d & h) != 0) continue;
+      const float a = x[d], b = x[d + h];
+      x[d] = a + b;
+      x[d + h] = a - b;
+    }
+  }
 }
 
 // A vector as integers; see attention.h.
@@ -124,7 +138,10 @@ void AttendQuery(const Attention& op, int row, int head) {
   const int64_t position = op.first_position + row, element = int64_t{head} * op.head_dim;
   const float* q = op.queries + row * op.query_stride + element;
   float scaled[kHeadDimMax], record[kPartialHead + kHeadDimMax], state[kPartialHead + kHeadDimMax];
-  for (int d = 0; d < op.head_dim; ++d) scaled[d] = q[d] * op.softmax_scale;
+  const bool is_int8 = op.kv_type == KvType::kInt8;
+  const float scale = op.softmax_scale / static_cast<float>(is_int8 ? SpreadBlock(op.head_dim) : 1);
+  for (int d = 0; d < op.head_dim; ++d) scaled[d] = q[d] * scale;
+  if (is_int8) Spread(scaled, op.head_dim);
   const Quantised query(scaled, op.head_dim, LengthOf(scaled, op.head_dim) / kLength);
   const int64_t start = op.window > 0 && position + 1 > op.window ? position + 1 - op.window : 0;
   const bool part = op.partials != nullptr;
@@ -166,9 +183,12 @@ void ReferenceRotate(const Rotation& op) { RotatePairs(op, 0); }
 void ReferenceStoreKv(const KvSlot& op) {
   const bool is_int8 = op.type == KvType::kInt8;
   const int n = op.head_dim;
-  const float k_scale = is_int8 ? LargestOf(op.k, n) / 127.0f : LengthOf(op.k, n) / kLength;
+  float k[kHeadDimMax];
+  std::memcpy(k, op.k, static_cast<size_t>(n) * sizeof(float));
+  if (is_int8) Spread(k, n);
+  const float k_scale = is_int8 ? LargestOf(k, n) / 127.0f : LengthOf(k, n) / kLength;
   const float v_scale = LargestOf(op.v, n) / (is_int8 ? 127.0f : kLength);
-  StoreVector(Quantised(op.k, n, k_scale), op, true, op.k_page);
+  StoreVector(Quantised(k, n, k_scale), op, true, op.k_page);
   StoreVector(Quantised(op.v, n, v_scale), op, false, op.v_page);
 }
 
