@@ -37,6 +37,8 @@ class LlamaModel::Loader {
   Status Load() {
     const ModelConfig& c = model_.config_;
     HR_RETURN_IF_ERROR(Plan());
+    HR_RETURN_IF_ERROR(CheckFrequencies(c.rope, rope_factors_));
+    if (c.window_rope) HR_RETURN_IF_ERROR(CheckFrequencies(*c.window_rope, {}));
     if (options_.admit) HR_RETURN_IF_ERROR(options_.admit(static_cast<uint64_t>(bytes_), model_.scratch_bytes()));
     HR_RETURN_IF_ERROR(FillWeights());
     for (auto& [matrix, offset] : matrices_) matrix->data = model_.weights_.data() + offset;

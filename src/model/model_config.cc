@@ -89,10 +89,11 @@ Status Finish(const Settings& settings, Status (*read)(const Settings&, ModelCon
 Status ReadGgufRope(const GgufSettings& meta, RopeConfig& rope) {
   rope.base = meta.Float("rope.freq_base", 10000.0);
   const double linear = meta.Float("rope.scale_linear", 1.0);  // older spelling
-  std::string type = meta.String("rope.scaling.type", linear != 1.0 ? "linear" : "");
+  const double factor = meta.Float("rope.scaling.factor", linear);
+  std::string type = meta.String("rope.scaling.type", factor != 1.0 ? "linear" : "");  // ggml's default
   if (meta.file().Find("rope_factors_long.weight") != nullptr) type = "longrope";
   const double original = static_cast<double>(meta.Int("rope.scaling.original_context_length", 0));
-  HR_RETURN_IF_ERROR(SetRopeScaling(rope, type, meta.Float("rope.scaling.factor", linear), original));
+  HR_RETURN_IF_ERROR(SetRopeScaling(rope, type, factor, original));
   rope.attention_factor = meta.Float("rope.scaling.attn_factor", 0.0);
   if (rope.scaling == RopeConfig::Scaling::kLongRope)
     rope.factor = static_cast<double>(meta.Int("context_length", 0)) / original;
@@ -190,6 +191,8 @@ Result<ModelConfig> FromHuggingFace(const ModelFile& file) {
   // "rope_scaling" in the older spelling, "rope_parameters" (with the base inside) in the newer one.
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const HfSettings::Json* rope = json.Object(key);
+    if (rope == nullptr && json.Has(key))
+      return Fail(ErrorCode::kCorruptData, fmt::format("{} is no object", key), "rope_scaling");
     if (rope != nullptr) HR_RETURN_IF_ERROR(ReadHfRope(HfSettings(file, *rope), c.context, c.rope));
   }
   HR_RETURN_IF_ERROR(Finish(json, c.family->read_hf, c));

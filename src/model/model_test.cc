@@ -146,13 +146,60 @@ TEST(RopeTest, O37EverySpellingGivesThePublishedFrequencies) {
 }
 
 TEST(RopeTest, UnknownScalingsAreRefusedNotIgnored) {
-  std::string storage;
-  std::vector<std::byte> weights;
-  const auto file = HfFolder(R"(,"rope_scaling":{"type":"dynamic","factor":2.0})", &storage, &weights);
-  const auto config = ReadModelConfig(*file);
-  ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(config.error().message.find("dynamic"), std::string::npos);
+  struct Case {
+    const char *settings, *said;
+  };
+  constexpr const char* kSupported = "supported are none, linear, llama3, yarn and longrope";
+  const Case cases[] = {
+      {R"(,"rope_scaling":{"type":"dynamic","factor":2.0})", "rope scaling 'dynamic' is not supported"},
+      {R"(,"rope_scaling":{"type":"dynamic","factor":2.0})", kSupported},
+      {R"(,"rope_parameters":{"rope_type":"ntk","rope_theta":10000})", kSupported},
+      {R"(,"rope_scaling":{"rope_type":4,"factor":2.0})", "rope_type of rope_scaling is no name"},
+      {R"(,"rope_scaling":{"factor":2.0})", "has a factor, but no rope_type"},
+      {R"(,"rope_scaling":"linear")", "rope_scaling is no object"},
+      {R"(,"rope_scaling":[2.0])", "rope_scaling is no object"},
+  };
+  for (const Case& c : cases) {
+    std::string storage;
+    std::vector<std::byte> weights;
+    const auto config = ReadModelConfig(*HfFolder(c.settings, &storage, &weights));
+    ASSERT_FALSE(config) << c.settings;
+    EXPECT_NE(config.error().message.find(c.said), std::string::npos) << config.error().message;
+  }
+}
+
+TEST(RopeTest, FrequenciesThatAreNoNumbersAreRefused) {
+  const auto refusal = [](const std::string& settings, const std::vector<float>& factors = {}) {
+    std::string storage;
+    std::vector<std::byte> weights;
+    const auto config = ReadModelConfig(*HfFolder(settings, &storage, &weights));
+    return config ? CheckFrequencies(config->rope, factors) : Status(std::unexpected(config.error()));
+  };
+  const std::string llama3 = R"(,"rope_scaling":{"rope_type":"llama3","original_max_position_embeddings":2048,)";
+  EXPECT_TRUE(refusal(llama3 + R"("factor":8.0})"));
+  for (const std::string& settings :
+       {llama3 + R"("factor":1e-300})", std::string(R"(,"rope_scaling":{"type":"linear","factor":1e-9})"),
+        std::string(R"(,"rope_scaling":{"type":"yarn","factor":4.0,"attention_factor":1e999})"),
+        std::string(R"(,"rope_scaling":{"type":"yarn","factor":1e-30})"), std::string(R"(,"rope_theta":1e999)")}) {
+    EXPECT_FALSE(refusal(settings)) << settings;
+  }
+  EXPECT_TRUE(refusal("", std::vector<float>(32, 2.0f)));
+  EXPECT_FALSE(refusal("", std::vector<float>(32, 1e-9f)));
+}
+
+TEST(RopeTest, AFactorWithoutATypeIsLinearInGguf) {
+  const auto frequency = [](const char* key, float factor) {
+    SeededLlama model{.layers = 1};
+    if (key != nullptr) model.more_floats = {{key, factor}};
+    const auto bytes = BuildSeededLlama(model);
+    const auto config = ReadModelConfig(*OpenSeededLlama(bytes));
+    EXPECT_TRUE(config) << config.error().message;
+    double magnitude = 0;
+    return RopeFrequencies(config->rope, {}, &magnitude).at(1);
+  };
+  const double plain = frequency(nullptr, 0);
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"})
+    EXPECT_DOUBLE_EQ(frequency(key, 4), plain / 4) << key;
 }
 
 TEST(LlamaLoadTest, O36AHeadThatIsDeclaredButMissingIsAnError) {

@@ -6,11 +6,15 @@
 #include <cmath>
 
 #include "base/exact_math.h"
+#include "model/model_config.h"
 
 namespace headrace {
 namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
+// Radians a position; no published model turns faster than 1. Times the largest context it is what ExactSinCos takes.
+constexpr double kFastestTurn = 64;
+static_assert(kFastestTurn * kContextMax <= 1 << 30);
 
 // Wavelengths beyond the original context are stretched, short ones kept, a ramp between (Llama 3.1).
 double Llama3Frequency(const RopeConfig& rope, double frequency) {
@@ -99,6 +103,18 @@ std::vector<double> RopeFrequencies(const RopeConfig& rope, const std::vector<fl
     out[static_cast<size_t>(i)] = frequency;
   }
   return out;
+}
+
+Status CheckFrequencies(const RopeConfig& rope, const std::vector<float>& factors) {
+  double magnitude = 0;
+  bool good = true;
+  for (const double frequency : RopeFrequencies(rope, factors, &magnitude))
+    good &= frequency >= 0 && frequency <= kFastestTurn;  // not so for a NaN
+  if (good && magnitude > 0 && std::isfinite(magnitude)) return {};
+  return Fail(ErrorCode::kCorruptData,
+              "the rope settings (base, scaling factors) give frequencies that are no numbers or too high: the model "
+              "would answer nonsense; copy, pull or convert it again",
+              "rope_scaling");
 }
 
 }  // namespace headrace

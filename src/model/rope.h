@@ -36,4 +36,8 @@ bool TakesLongFactors(const RopeConfig& rope, int64_t context);
 // what YaRN and LongRoPE put on sine and cosine (1 otherwise).
 std::vector<double> RopeFrequencies(const RopeConfig& rope, const std::vector<float>& factors, double* magnitude);
 
+// Refuses settings whose frequencies are no numbers, or turn so fast that the last position's angle is not exact
+// (kCorruptData): they come from files.
+Status CheckFrequencies(const RopeConfig& rope, const std::vector<float>& factors);
+
 }  // namespace headrace

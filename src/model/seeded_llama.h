@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ struct SeededLlama {
   std::vector<DType> types = {DType::kQ4_1};
   bool tied = true;
   uint64_t seed = 1;
+  std::map<std::string, float> more_floats = {};  // metadata by its whole key
 };
 
 inline void AddSeededSettings(const SeededLlama& m, GgufWriter& writer) {
@@ -51,6 +53,7 @@ inline void AddSeededSettings(const SeededLlama& m, GgufWriter& writer) {
   number("context_length", m.context);
   number("vocab_size", m.vocab_size);
   writer.Add(prefix + "attention.layer_norm_rms_epsilon", MetaValue::F32(1e-5f));
+  for (const auto& [key, value] : m.more_floats) writer.Add(key, MetaValue::F32(value));
   if (m.architecture == "gemma3" || m.architecture == "phi3")
     number("attention.sliding_window", m.window > 0 ? m.window : m.context);
   if (m.architecture == "granite") {

@@ -65,6 +65,23 @@ std::vector<float> FloatsOf(const HfSettings& object, const char* key) {
 
 }  // namespace
 
+namespace {
+
+// "rope_type", or "type" in the older spelling. What stretches positions must say how.
+Result<std::string> RopeTypeOf(const HfSettings& object) {
+  for (const char* key : {"rope_type", "type"}) {
+    if (!object.Has(key)) continue;
+    const std::string type = object.String(key, "");
+    if (!type.empty()) return type;
+    return Fail(ErrorCode::kCorruptData, fmt::format("{} of rope_scaling is no name", key), "rope_scaling");
+  }
+  if (!object.Has("factor")) return "none";
+  return Fail(ErrorCode::kCorruptData, "rope_scaling has a factor, but no rope_type that says what it means",
+              "rope_scaling");
+}
+
+}  // namespace
+
 Status ReadHfRope(const HfSettings& object, int64_t context, RopeConfig& rope) {
   rope.base = object.Float("rope_theta", rope.base);
   rope.low_freq_factor = object.Float("low_freq_factor", rope.low_freq_factor);
@@ -75,8 +92,8 @@ Status ReadHfRope(const HfSettings& object, int64_t context, RopeConfig& rope) {
   const double original =
       object.Float("original_max_position_embeddings",
                    rope.original_context > 0 ? rope.original_context : static_cast<double>(context));
-  HR_RETURN_IF_ERROR(SetRopeScaling(rope, object.String("rope_type", object.String("type", "")),
-                                    object.Float("factor", 1.0), original));
+  HR_ASSIGN_OR_RETURN(const std::string type, RopeTypeOf(object));
+  HR_RETURN_IF_ERROR(SetRopeScaling(rope, type, object.Float("factor", 1.0), original));
   if (rope.scaling != RopeConfig::Scaling::kLongRope) return {};
   rope.factor = static_cast<double>(context) / original;
   rope.short_factors = FloatsOf(object, "short_factor");
