@@ -211,6 +211,26 @@ HR_KERNEL_INLINE void Store(const Target& to, const __m512 (&acc)[kPanels][N]) {
   }
 }
 
+// A tile's share of the prefetch of the panels that follow, in as many steps as the tile has: all of it at once holds
+// up the tile's own loads (a step of 32 sequences took a tenth longer).
+struct Prefetch {
+  const std::byte* panels[kPanels];
+  int left, each;
+
+  HR_KERNEL_INLINE Prefetch(const Target& to, int steps)
+      : panels{to.ahead[0], to.ahead[1]}, left(to.ahead_lines), each(to.ahead_lines / (steps < 1 ? 1 : steps) + 1) {}
+  HR_KERNEL_INLINE void Step() {
+    const int lines = left < each ? left : each;
+    left -= lines;
+    for (int i = 0; i < lines; ++i) {
+      HR_UNROLL for (int p = 0; p < kPanels; ++p) {
+        __builtin_prefetch(panels[p]);
+        panels[p] += 64;
+      }
+    }
+  }
+};
+
 // Adds a block of groups to the sums of N rows. The float part runs one group behind the dots, so that the tile unit
 // and the vector unit work at the same time; behind the last group's the next tile's first dots are made. Operands are
 // copies: through references their fields would be read again behind each store of a tile.
@@ -218,10 +238,7 @@ template <GroupKind kKind, int N>
 void AddTile(Scratch& s, const WeightBlock w, const Rows x, const Target& to) {
   const int8_t* const next = to.next;
   __m512 acc[kPanels][N];
-  for (int i = 0; i < to.ahead_lines; ++i) {
-    __builtin_prefetch(to.ahead[0] + 64 * i);
-    __builtin_prefetch(to.ahead[1] + 64 * i);
-  }
+  Prefetch prefetch(to, kKind == GroupKind::kFactors ? w.count : w.count / 2);
   HR_UNROLL for (int n = 0; n < N; ++n) {
     HR_UNROLL for (int p = 0; p < kPanels; ++p) {
       // Rows of the result lie far apart and are written last.
@@ -249,6 +266,7 @@ void AddTile(Scratch& s, const WeightBlock w, const Rows x, const Target& to) {
     for (; g < w.count; ++g) {
       Start<kKind, 1>(w, g, 1, quants(g));
       Keep<0>(s.dots[g % 2][0]);
+      prefetch.Step();
       if (g > 0) add(g - 1);
       start(g + 1);
       Keep<1>(s.dots[g % 2][1]);
@@ -258,6 +276,7 @@ void AddTile(Scratch& s, const WeightBlock w, const Rows x, const Target& to) {
     for (; g + 2 <= w.count; g += 2) {
       Start<kKind, 1>(w, g + 1, 0, quants(g + 1));
       Keep<0>(s.dots[0][0]);
+      prefetch.Step();
       if (g > 0) add(g - 1);
       start(g + 2);
       Keep<1>(s.dots[1][0]);
@@ -265,6 +284,7 @@ void AddTile(Scratch& s, const WeightBlock w, const Rows x, const Target& to) {
     }
     if (g < w.count) {
       Keep<0>(s.dots[0][0]);
+      prefetch.Step();
       start(w.count);
     }
     if (g > 0) add(g - 1);
