@@ -15,8 +15,13 @@ constexpr int kPanels = 2;  // panels of one pass: they share the loads of the a
 // with the 24 that the first-level cache holds; 128 are no better.
 constexpr int kBlockGroups = 48;
 constexpr int kRestBatch = kTileColumns;
-// Below it the dot products of avx512/ are faster: a tile costs its configuration and a trip through memory.
-constexpr int64_t kAmxRowsMin = 32;
+// Below so many rows the dot products of avx512/ are faster: weights are unpacked for them alone, and a tile takes as
+// long as a full one. Measured in whole steps of 12, 16, 20, 24 and 32 sequences (Q4_1, Q4_0, Q8_0), in products of
+// Q6_K.
+constexpr int64_t RowsMin(DType type) {
+  if (FormatOf(type).kind == GroupKind::kFactors) return 36;
+  return DecodesFast(type) ? 20 : 16;
+}
 
 // While tile instructions are in flight one of the two vector ports multiplies and converts no more; it still adds. So
 // dots start from the bits of kRoundMagic: as a float a dot is then kRoundMagic more than it is as an integer
@@ -224,7 +229,7 @@ struct Prefetch {
     left -= lines;
     for (int i = 0; i < lines; ++i) {
       HR_UNROLL for (int p = 0; p < kPanels; ++p) {
-        __builtin_prefetch(panels[p]);
+        __builtin_prefetch(panels[p], 0, 2);  // the first-level cache is full of the panels at hand
         panels[p] += 64;
       }
     }
@@ -428,7 +433,7 @@ void AnyPanelPair(Scratch& s, const MatMul& op, const std::byte* const* data, in
 // Q2_K is left to avx512/: with two products of half a tile and the longest float part it is a third slower here.
 bool Takes(const MatMul& op) {
   return IsQuantised(op.weights.dtype) && FormatOf(op.weights.dtype).kind != GroupKind::kFactorsAndMins &&
-         op.activations.rows >= kAmxRowsMin;
+         op.activations.rows >= RowsMin(op.weights.dtype);
 }
 
 Target TargetOf(const MatMul& op, int64_t panel) {

@@ -139,6 +139,9 @@ struct PanelReader {
   }
 };
 
+// Whether codes cost little to decode again for each tile of rows.
+constexpr bool DecodesFast(DType type) { return type == DType::kQ4_1 || type == DType::kQ8_0; }
+
 constexpr bool HasMin(GroupKind kind) { return kind == GroupKind::kMin || kind == GroupKind::kFactorsAndMins; }
 constexpr bool HasFactors(GroupKind kind) { return kind == GroupKind::kFactors || kind == GroupKind::kFactorsAndMins; }
 

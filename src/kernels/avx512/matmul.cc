@@ -24,8 +24,6 @@ void ZeroRows(float (*rows)[kPanelRows], int count) {
 
 // ---- panels as they lie
 
-constexpr bool DecodesFast(DType type) { return type == DType::kQ4_1 || type == DType::kQ8_0; }
-
 template <DType kType, int N>
 void DirectTile(const MatMul& op, int64_t panel, int64_t tile, const Entries& x) {
   const int64_t groups = op.activations.groups();
