@@ -12,7 +12,8 @@ namespace headrace {
 Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
     : limits_(limits),
       pool_(kv_blocks, limits.prefix_cache),
-      queue_(limits.sequences_max + limits.waiting_max, kAgeingTokensPerSecond, kTurnTokens, limits.order) {
+      queue_(limits.sequences_max + limits.waiting_max, kAgeingTokensPerSecond, kTurnTokens, limits.order),
+      drafts_(limits.sequences_max) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.batch_tokens_max, 0);
   CHECK_LE(limits.shared_tokens_max, limits.batch_tokens_max);
@@ -102,11 +103,13 @@ void Scheduler::Plan(BatchPlan* plan) {
   plan->preempted.clear();
   plan->rows = plan->prompt_rows = plan->starts = 0;
   logit_rows_ = deferred_ = 0;
+  ++plans_;
   for (int32_t slot : running_) at(slot).planned = false;
   queue_.RestoreAside();
   resting_ = batch_rests_ && HasUrgent();
   AdmitUrgent(plan);
   PlanDecodes(plan);
+  PlanDrafts(plan);
   PlanPrompts(plan);
   plan->places_short = running() >= limits_.sequences_max && queue_.waiting() > 0;
 }
@@ -334,12 +337,13 @@ void Scheduler::Preempt(int32_t slot, BatchPlan* plan) {
   plan->preempted.push_back(slot);
 }
 
-void Scheduler::Advance(const PlannedSpan& span, bool sampled) {
+void Scheduler::Advance(const PlannedSpan& span, bool sampled, int32_t accepted) {
   Sequence& sequence = at(span.slot);
   CHECK(sequence.state == State::kRunning);
-  sequence.computed += span.rows;
+  CHECK_LE(accepted, span.drafts);
+  sequence.computed += span.rows - span.drafts + accepted;
   sequence.reached = std::max(sequence.reached, sequence.computed);
-  if (sampled) ++sequence.length;
+  if (sampled) sequence.length += 1 + accepted;
   sequence.planned = false;
 }
 

@@ -2,12 +2,12 @@
 // It knows lengths, never token ids. One thread at a time; Plan() allocates nothing. It reads no clock, so the
 // simulator and production run the same decisions.
 //
-// Policy: decodes first, each one row; the rest of the budget goes to prompts in queueing/'s order, in chunks. A
-// waiting sequence is admitted when the pool can hold all its tokens beside what running prompts still need, so prompts
-// never deadlock; decodes may overcommit, and then the newest sequence of the lowest band is preempted and later
-// recomputed (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a more urgent band
-// preempts too. While a critical prompt is in line less urgent decodes rest, and batch decodes while any other prompt
-// is: a band is strict in time, too.
+// Policy: decodes first, each one row and as many drafts as pay; the rest of the budget goes to prompts in queueing/'s
+// order, in chunks. A waiting sequence is admitted when the pool can hold all its tokens beside what running prompts
+// still need, so prompts never deadlock; decodes may overcommit, and then the newest sequence of the lowest band is
+// preempted and later recomputed (its sent tokens stay true: they are part of its prompt then). A waiting sequence of a
+// more urgent band preempts too. While a critical prompt is in line less urgent decodes rest, and batch decodes while
+// any other prompt is: a band is strict in time, too.
 //
 // Prefix cache: what the pool holds of a prompt is adopted at admission and, while a prompt is computed, wherever it
 // meets a block that another sequence has published since. A sequence whose next block is computed by one that this
@@ -26,6 +26,7 @@
 #include "base/result.h"
 #include "kv_cache/block_pool.h"
 #include "queueing/waiting_queue.h"
+#include "scheduler/draft_planner.h"
 
 namespace headrace {
 
@@ -61,6 +62,7 @@ struct PlannedSpan {
   int64_t first_position = 0;
   int32_t rows = 0;
   bool samples = false;  // its last row yields the next token
+  int32_t drafts = 0;    // the last so many of a decode's rows, each of which yields a token
 };
 
 struct BatchPlan {
@@ -92,8 +94,18 @@ class Scheduler {
   // Plans one step into `plan`, whose vectors never grow beyond what ReservePlan gave them.
   void Plan(BatchPlan* plan);
   void ReservePlan(BatchPlan* plan) const;
-  // Tells that the span was computed; with `sampled` the sequence grew by one token.
-  void Advance(const PlannedSpan& span, bool sampled);
+  // Tells that the span was computed; with `sampled` the sequence grew by one token and by `accepted` of its drafts.
+  // The rows of the others are computed again with what was drawn instead.
+  void Advance(const PlannedSpan& span, bool sampled, int32_t accepted = 0);
+  // How long the step of `plan` took; before Advance.
+  void Measured(const BatchPlan& plan, TimeNs time);
+
+  // Whether the next Plan, if it preempts nobody, gives the sequence a decode.
+  bool Decodes(int32_t slot) const { return at(slot).state == State::kRunning && !queue_.InLine(slot); }
+  // Drafts that a sequence could verify in the next Plan, if it decodes then.
+  void OfferDrafts(int32_t slot, const DraftOffer& offer);
+  // Drafts of one sequence and step; 0 stops speculation. From the next Plan on.
+  void SetDraftsMax(int32_t drafts) { drafts_max_ = std::clamp(drafts, 0, kDraftsMax); }
   // The blocks that it has computed whole may be shared from now on. After Advance, unless its step failed.
   void Publish(int32_t slot);
   void Remove(int32_t slot);
@@ -136,6 +148,8 @@ class Scheduler {
     uint64_t number = 0;        // arrival order
     bool started = false;       // has had rows
     bool planned = false;       // in the plan under construction
+    DraftOffer offer;
+    uint64_t offered_for = 0;  // the plan that the offer is for
     BlockTable table;
     Band band() const { return spec.place.band; }
     int64_t remaining() const { return length - computed; }
@@ -153,6 +167,8 @@ class Scheduler {
   bool HasUrgent() const;
   Band LastToDecode() const;
   void PlanDecodes(BatchPlan* plan);
+  void PlanDrafts(BatchPlan* plan);
+  void AddDrafts(int32_t drafts, BatchPlan* plan, PlannedSpan* span);
   void AdmitUrgent(BatchPlan* plan);
   void PlanPrompts(BatchPlan* plan);
   void PlanPrompt(int32_t slot, int32_t budget, bool* door_closed, BatchPlan* plan);
@@ -182,6 +198,9 @@ class Scheduler {
   uint64_t next_number_ = 0;
   uint64_t preemptions_ = 0;
   PrefixCounts prefix_counts_;
+  DraftPlanner drafts_;
+  int32_t drafts_max_ = 0;
+  uint64_t plans_ = 0;
 };
 
 }  // namespace headrace
