@@ -22,6 +22,7 @@ struct ExecutorDescription {
   int32_t rows_max = 0;   // rows of one step
   int32_t logit_rows_max = 0;
   int32_t sequences_max = 0;
+  int32_t drafts_max = 0;  // rows of one decoding sequence beyond its first that can sample, too
   int threads = 0;
   uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
 };
@@ -53,7 +54,7 @@ struct StepInput {
   std::vector<int32_t> token_ids;   // one per row
   std::vector<StepSpan> spans;      // in row order
   std::vector<int32_t> blocks;      // block tables, one after another
-  std::vector<StepSample> samples;  // in row order
+  std::vector<StepSample> samples;  // in row order; of a sequence that verifies drafts, each row
   std::vector<TokenAdjustment> adjustments;
 
   void Clear() {

@@ -98,6 +98,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   d.rows_max = options.rows_max;
   d.logit_rows_max = options.logit_rows_max;
   d.sequences_max = options.sequences_max;
+  d.drafts_max = kAttentionRowsMax - 1;  // with the sequence's last token one unit of attention
   d.threads = options.threads;
   d.weight_bytes = e->model_->weight_bytes();
   d.kv_bytes = 2 * half;

@@ -49,6 +49,7 @@ class ScriptReader {
     HR_RETURN_IF_ERROR(ReadInto(top, "kv_blocks", 1, 1 << 20, 1, &script_.kv_blocks));
     HR_RETURN_IF_ERROR(ReadInto(top, "sequences_max", 1, 1024, 1, &script_.sequences_max));
     HR_RETURN_IF_ERROR(ReadInto(top, "batch_tokens_max", 1, 1 << 16, 1, &script_.batch_tokens_max));
+    HR_RETURN_IF_ERROR(ReadInto(top, "drafts_max", 0, 15, 1, &script_.drafts_max));
     HR_RETURN_IF_ERROR(ReadInto(top, "step_ms", 0, 60'000, 1000, &script_.step_us));
     HR_RETURN_IF_ERROR(ReadInto(top, "prefill_us_per_token", 0, 1'000'000, 1, &script_.prefill_us_per_token));
     return ReadInto(top, "load_ms", 0, 600'000, 1, &script_.load_ms);

@@ -26,9 +26,12 @@ struct Script {
   int32_t kv_blocks = 64;
   int32_t sequences_max = 8;
   int32_t batch_tokens_max = 256;
+  int32_t drafts_max = 0;  // 0: an answer comes at the pace of one token a step
+  int64_t row_us = 0;      // of each row of a decode; the simulator's
   int64_t step_us = 1000;
   int64_t prefill_us_per_token = 10;
   int64_t load_ms = 0;
+  int32_t letters = 26;  // that answers without replies are made of; few repeat themselves
   std::vector<ScriptReply> replies;
   // The vocabulary: 256 bytes, then kScriptEnd and the other control tokens, then the pieces of more than one byte.
   std::vector<std::string> pieces;

@@ -30,8 +30,10 @@ ScriptedExecutor::ScriptedExecutor(Script script, Sleeper sleeper)
   description_.kv_blocks = script_.kv_blocks;
   description_.rows_max = script_.batch_tokens_max;
   description_.sequences_max = script_.sequences_max;
+  description_.drafts_max = script_.drafts_max;
   description_.logit_rows_max = std::max(script_.sequences_max, 64);
   description_.threads = 0;
+  output_.results.reserve(static_cast<size_t>(description_.logit_rows_max));
   kv_.resize(static_cast<size_t>(script_.kv_blocks) * kBlockTokens);
 }
 
@@ -45,11 +47,16 @@ Result<const StepOutput*> ScriptedExecutor::Wait() {
   const StepInput& input = *input_;
   int64_t delay_us = script_.step_us;
   for (const StepSpan& span : input.spans) {
-    if (span.first_position < span.prompt_tokens) delay_us += span.rows * script_.prefill_us_per_token;
+    delay_us += span.rows * (span.first_position < span.prompt_tokens ? script_.prefill_us_per_token : script_.row_us);
     WriteKv(input, span);
   }
   output_.results.resize(input.samples.size());
-  for (size_t i = 0; i < input.samples.size(); ++i) Answer(input, input.samples[i], &output_.results[i], &delay_us);
+  for (size_t i = 0; i < input.samples.size(); ++i) {
+    // A step is delayed once for a sequence, whatever it drafts.
+    const bool drafted = i > 0 && input.samples[i - 1].span == input.samples[i].span && input.samples[i - 1].target < 0;
+    int64_t ignored = 0;
+    Answer(input, input.samples[i], &output_.results[i], drafted ? &ignored : &delay_us);
+  }
   sleeper_(delay_us * kNsPerUs);
   return &output_;
 }
@@ -112,7 +119,8 @@ void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, 
   } else if (script_.replies.empty()) {
     const uint64_t history = KvAt(input, span, static_cast<int64_t>(sample.position) - 1).history;
     const uint64_t draw = KeyedRandom(sample.params.seed ^ history, sample.position);
-    result->token = draw % 97 == 0 ? kScriptEnd : static_cast<int32_t>('a' + draw / 97 % 26);
+    result->token =
+        draw % 97 == 0 ? kScriptEnd : static_cast<int32_t>('a' + draw / 97 % static_cast<uint64_t>(script_.letters));
   } else {
     const ScriptReply& reply = ReplyTo(input, span);
     const auto index = static_cast<int64_t>(sample.position) - span.prompt_tokens;
