@@ -1,10 +1,12 @@
 // One sequence inside the engine: the request and what has become of it. Owned by the engine's thread.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 
 #include "engine/engine.h"
+#include "engine/prompt_lookup.h"
 #include "kv_cache/block_chain.h"
 
 namespace headrace {
@@ -12,8 +14,12 @@ namespace headrace {
 struct Engine::Active {
   std::unique_ptr<EngineRequest> request;
   std::shared_ptr<EngineStream> stream;
-  std::vector<int32_t> tokens;      // prompt and generated; capacity for all
-  std::optional<BlockChain> chain;  // of tokens; none without a prefix cache
+  std::vector<int32_t> tokens;           // prompt and generated; capacity for all
+  std::optional<BlockChain> chain;       // of tokens; none without a prefix cache
+  std::unique_ptr<PromptLookup> lookup;  // none without speculation
+  std::shared_ptr<TextIndex> tenant_texts;
+  std::array<int32_t, kDraftsMax> drafts{};  // offered for the next step, from the first on
+  int32_t sampled = 0;                       // tokens that this step's rows have yielded
   AdjustmentTable adjustments;
   std::vector<int32_t> end_bans;  // tokens banned until min_tokens
   StopMatcher::State stop_state{};

@@ -24,4 +24,12 @@ TokenAdjustment& AdjustmentTable::At(int32_t token) {
   return entries_.back();
 }
 
+int32_t AdjustmentTable::Find(int32_t token) const {
+  const size_t mask = slots_.size() - 1;
+  if (slots_.empty()) return -1;
+  for (size_t i = SplitMix64(static_cast<uint64_t>(token)) & mask; slots_[i] >= 0; i = (i + 1) & mask)
+    if (entries_[static_cast<size_t>(slots_[i])].token == token) return slots_[i];
+  return -1;
+}
+
 }  // namespace headrace

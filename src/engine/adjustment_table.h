@@ -17,6 +17,8 @@ class AdjustmentTable {
   explicit AdjustmentTable(size_t tokens_max);
 
   TokenAdjustment& At(int32_t token);
+  // Where `token` stands in entries(); -1: nowhere.
+  int32_t Find(int32_t token) const;
   std::span<const TokenAdjustment> entries() const { return entries_; }
 
  private:

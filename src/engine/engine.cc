@@ -10,6 +10,8 @@ namespace {
 
 // Adjustments of one step that are reserved for: beyond this many the vector grows once and keeps its size.
 constexpr size_t kAdjustmentsReserved = 1 << 16;
+// Forecasts after which one counts for 1 / e in what all requests learn together.
+constexpr float kAcceptanceMemory = 1000;
 
 SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& options) {
   return {.context = d.context,
@@ -30,9 +32,12 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
       clock_(clock),
       description_(executor.Describe()),
       options_(options),
+      drafts_max_(std::clamp(std::min(options.drafts_max, description_.drafts_max), 0, kDraftsMax)),
       scheduler_(LimitsOf(description_, options), description_.kv_blocks),
       admission_(DefaultAdmissionLimits(options.waiting_max)),
-      brown_out_(options.brown_out_wait) {
+      brown_out_(options.brown_out_wait),
+      acceptance_(kAcceptanceMemory),
+      drafts_wanted_(drafts_max_) {
   const auto slots = static_cast<size_t>(scheduler_.limits().waiting_max + description_.sequences_max);
   by_slot_.resize(slots);
   slots_.reserve(slots);
@@ -47,6 +52,7 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
       sequences * static_cast<size_t>(std::min<int64_t>(description_.kv_blocks, BlocksFor(description_.context))));
   input_.samples.reserve(static_cast<size_t>(description_.logit_rows_max));
   input_.adjustments.reserve(kAdjustmentsReserved);
+  ReserveDrafts();
 }
 
 Engine::~Engine() = default;
@@ -55,9 +61,11 @@ TimeNs Engine::Step(TimeNs now) {
   {
     const MutexLock lock(mutex_);
     DropCancelledAndLate(now);
+    OfferDrafts();
     scheduler_.Plan(&plan_);
     Build();
   }
+  const TimeNs began = clock_.Now();
   Result<const StepOutput*> output = nullptr;
   if (!plan_.spans.empty()) {
     const Status submitted = executor_.Submit(input_);
@@ -67,7 +75,11 @@ TimeNs Engine::Step(TimeNs now) {
   {
     const MutexLock lock(mutex_);
     if (!output) FailStep(output.error());
-    if (output && *output != nullptr) Commit(clock_.Now(), **output);
+    if (output && *output != nullptr) {
+      const TimeNs ended = clock_.Now();
+      scheduler_.Measured(plan_, ended - began);
+      Commit(ended, **output);
+    }
     Publish(now);
     more = scheduler_.HasWork();
   }
@@ -132,8 +144,9 @@ void Engine::Build() {
 }
 
 void Engine::BuildSpan(const PlannedSpan& planned) {
-  const Active& active = *by_slot_[static_cast<size_t>(planned.slot)];
+  Active& active = *by_slot_[static_cast<size_t>(planned.slot)];
   const EngineRequest& r = *active.request;
+  active.sampled = 0;
   const auto first_row = static_cast<int32_t>(input_.token_ids.size());
   const auto span_index = static_cast<int32_t>(input_.spans.size());
   const std::span<const int32_t> blocks = scheduler_.blocks(planned.slot);
@@ -142,7 +155,9 @@ void Engine::BuildSpan(const PlannedSpan& planned) {
                           static_cast<int32_t>(blocks.size())});
   input_.blocks.insert(input_.blocks.end(), blocks.begin(), blocks.end());
   const auto first = active.tokens.begin() + planned.first_position;
-  input_.token_ids.insert(input_.token_ids.end(), first, first + planned.rows);
+  const int32_t known = planned.rows - planned.drafts;
+  input_.token_ids.insert(input_.token_ids.end(), first, first + known);
+  input_.token_ids.insert(input_.token_ids.end(), active.drafts.begin(), active.drafts.begin() + planned.drafts);
   if (r.prompt_logprobs) {
     const int64_t last = std::min(planned.first_position + planned.rows, static_cast<int64_t>(r.prompt.size()) - 1);
     for (int64_t p = std::max(planned.first_position, active.logits_from); p < last; ++p) {
@@ -150,8 +165,9 @@ void Engine::BuildSpan(const PlannedSpan& planned) {
                 r.prompt[static_cast<size_t>(p + 1)], 0);
     }
   }
-  if (planned.samples && active.max_tokens > 0)
-    AddSample(active, first_row + planned.rows - 1, span_index, -1, active.tokens.size());
+  if (!planned.samples || active.max_tokens == 0) return;
+  AddSample(active, first_row + known - 1, span_index, -1, active.tokens.size());
+  AddDraftSamples(active, planned, first_row + known - 1, span_index);
 }
 
 void Engine::AddSample(const Active& active, int32_t row, int32_t span, int32_t target, uint64_t position) {
@@ -166,34 +182,47 @@ void Engine::AddSample(const Active& active, int32_t row, int32_t span, int32_t 
 // ---- commit --------------------------------------------------------------------------------------------------------
 
 void Engine::Commit(TimeNs now, const StepOutput& output) {
-  for (const PlannedSpan& span : plan_.spans) {
-    Active& active = *by_slot_[static_cast<size_t>(span.slot)];
-    if (active.stream->stamps_.started == 0) active.stream->stamps_.started = now;
-    stats_.prompt_tokens.fetch_add(
-        static_cast<uint64_t>(std::clamp<int64_t>(active.stream->prompt_tokens() - span.first_position, 0, span.rows)),
-        std::memory_order_relaxed);
-    active.stream->cached_tokens_ = scheduler_.cached_tokens(span.slot);
-    scheduler_.Advance(span, span.samples && active.max_tokens > 0);
-    if (span.samples && active.max_tokens == 0) Finish(active, EndReason::kLength);
-  }
-  for (size_t i = 0; i < input_.samples.size(); ++i) {
-    const StepSample& sample = input_.samples[i];
-    Active& active = *by_slot_[static_cast<size_t>(plan_.spans[static_cast<size_t>(sample.span)].slot)];
-    const SampleResult& result = output.results[i];
-    if (sample.target >= 0) {
-      CHECK(active.stream->logprobs_->Push(result));
-      ++active.logits_from;
-    } else {
-      CommitToken(active, result, now);
-    }
-  }
+  for (const PlannedSpan& span : plan_.spans) CommitSpan(span, now);
+  for (size_t i = 0; i < input_.samples.size(); ++i) CommitSample(input_.samples[i], output.results[i], now);
   dropped_.clear();
-  for (const PlannedSpan& span : plan_.spans) {
-    const Active& active = *by_slot_[static_cast<size_t>(span.slot)];
-    if (!active.failed) scheduler_.Publish(span.slot);
-    if (active.finished) dropped_.push_back(span.slot);
-  }
+  for (const PlannedSpan& span : plan_.spans) EndSpan(span);
   for (int32_t slot : dropped_) Drop(slot);
+}
+
+void Engine::CommitSpan(const PlannedSpan& span, TimeNs now) {
+  Active& active = *by_slot_[static_cast<size_t>(span.slot)];
+  if (active.stream->stamps_.started == 0) active.stream->stamps_.started = now;
+  stats_.prompt_tokens.fetch_add(
+      static_cast<uint64_t>(std::clamp<int64_t>(active.stream->prompt_tokens() - span.first_position, 0, span.rows)),
+      std::memory_order_relaxed);
+  active.stream->cached_tokens_ = scheduler_.cached_tokens(span.slot);
+  if (span.samples && active.max_tokens == 0) Finish(active, EndReason::kLength);
+}
+
+void Engine::CommitSample(const StepSample& sample, const SampleResult& result, TimeNs now) {
+  Active& active = *by_slot_[static_cast<size_t>(plan_.spans[static_cast<size_t>(sample.span)].slot)];
+  if (sample.target >= 0) {
+    CHECK(active.stream->logprobs_->Push(result));
+    ++active.logits_from;
+    return;
+  }
+  // A row counts if what it computed is the sequence: with a draft, if that is what the row before it has drawn.
+  const bool follows = sample.position == active.tokens.size() &&
+                       input_.token_ids[static_cast<size_t>(sample.row)] == active.tokens.back();
+  if (!follows || active.finished) return;
+  ++active.sampled;
+  CommitToken(active, result, now);
+}
+
+void Engine::EndSpan(const PlannedSpan& span) {
+  Active& active = *by_slot_[static_cast<size_t>(span.slot)];
+  const int32_t accepted = std::max(active.sampled - 1, 0);
+  scheduler_.Advance(span, span.samples && active.max_tokens > 0, accepted);
+  CountDrafts(span, accepted);
+  if (!active.failed) scheduler_.Publish(span.slot);
+  if (!active.finished) return;
+  if (!active.failed) KeepAnswer(active);
+  dropped_.push_back(span.slot);
 }
 
 void Engine::CommitToken(Active& active, const SampleResult& result, TimeNs now) {
@@ -207,6 +236,7 @@ void Engine::CommitToken(Active& active, const SampleResult& result, TimeNs now)
   if (end != EndReason::kNone) return Finish(active, end);
 
   active.tokens.push_back(result.token);
+  if (active.lookup != nullptr) active.lookup->Append(result.token, acceptance_);
   stats_.generated_tokens.fetch_add(1, std::memory_order_relaxed);
   if (r.sampling.NeedsHistory()) {
     TokenAdjustment& entry = active.adjustments.At(result.token);

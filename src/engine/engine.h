@@ -17,8 +17,10 @@
 #include "base/doorbell.h"
 #include "base/mutex.h"
 #include "base/ring.h"
+#include "engine/acceptance.h"
 #include "engine/adjustment_table.h"
 #include "engine/request.h"
+#include "engine/tenant_texts.h"
 #include "executor/executor.h"
 #include "queueing/admission.h"
 #include "queueing/brown_out.h"
@@ -35,6 +37,7 @@ struct EngineOptions {
   bool prefix_cache = true;
   QueueOrder order = QueueOrder::kFair;
   TimeNs brown_out_wait = kBrownOutWait;  // see queueing/brown_out.h; 0: never
+  int32_t drafts_max = 0;                 // draft tokens of one sequence and step; 0: no speculation
   BlockKey cache_key{};                   // secret: whoever has it can make two blocks whose names collide
 };
 
@@ -42,6 +45,7 @@ struct EngineOptions {
 struct EngineStats {
   std::atomic<uint64_t> steps{0}, rows{0};
   std::atomic<uint64_t> prompt_tokens{0}, generated_tokens{0}, preemptions{0};
+  std::atomic<uint64_t> drafted_tokens{0}, accepted_tokens{0};  // draft rows computed; of these, tokens of answers
   std::atomic<uint64_t> finished_stop{0}, finished_length{0}, finished_error{0}, cancelled{0};
   std::atomic<uint64_t> prefix_asked_tokens{0}, prefix_hit_tokens{0}, prefix_evictions{0};  // see PrefixCounts
   std::array<std::atomic<uint64_t>, kVerdicts> refused{};                                   // by Verdict
@@ -67,6 +71,10 @@ class Engine {
   // One step. Returns when to call again at the latest: `now` when there is work, a deadline, or kNever.
   TimeNs Step(TimeNs now) EXCLUDES_LOCK(mutex_);
 
+  // Draft tokens of one sequence and step from the next step on, at most EngineOptions::drafts_max; 0 stops
+  // speculation, which changes no answer. Any thread.
+  void SetDraftsMax(int32_t drafts) { drafts_wanted_.store(drafts, std::memory_order_relaxed); }
+
   const EngineStats& stats() const { return stats_; }
   const ExecutorDescription& description() const { return description_; }
   FutexDoorbell& bell() { return bell_; }
@@ -85,7 +93,19 @@ class Engine {
   void Build() REQUIRES_LOCK(mutex_);
   void BuildSpan(const PlannedSpan& planned) REQUIRES_LOCK(mutex_);
   void AddSample(const Active& active, int32_t row, int32_t span, int32_t target, uint64_t position);
+  // Speculation: drafts.cc.
+  void ReserveDrafts();
+  void PrepareDrafts(Active& active);
+  void OfferDrafts() REQUIRES_LOCK(mutex_);
+  void OfferDraftsOf(Active& active, int32_t most, size_t* adjustments) REQUIRES_LOCK(mutex_);
+  void AddDraftSamples(const Active& active, const PlannedSpan& planned, int32_t row, int32_t span);
+  void AddAdjustmentsAfter(const Active& active, std::span<const int32_t> drafted);
+  void CountDrafts(const PlannedSpan& span, int32_t accepted);
+  void KeepAnswer(const Active& active);
   void Commit(TimeNs now, const StepOutput& output) REQUIRES_LOCK(mutex_);
+  void CommitSpan(const PlannedSpan& span, TimeNs now) REQUIRES_LOCK(mutex_);
+  void CommitSample(const StepSample& sample, const SampleResult& result, TimeNs now);
+  void EndSpan(const PlannedSpan& span) REQUIRES_LOCK(mutex_);
   void CommitToken(Active& active, const SampleResult& result, TimeNs now);
   EndReason EndOf(const Active& active, int32_t token) const;
   void MatchStops(Active& active, int32_t token, TokenEvent* event);
@@ -102,6 +122,7 @@ class Engine {
   const Clock& clock_;
   const ExecutorDescription description_;
   const EngineOptions options_;
+  const int32_t drafts_max_;
   FutexDoorbell bell_;
   mutable Mutex mutex_;
   Scheduler scheduler_ GUARDED_BY(mutex_);
@@ -114,6 +135,9 @@ class Engine {
   std::vector<int32_t> dropped_;                   // scratch
   BatchPlan plan_;
   StepInput input_;
+  TenantTexts tenant_texts_;
+  Acceptance acceptance_;  // of all requests
+  std::atomic<int32_t> drafts_wanted_;
   std::vector<Doorbell*> bells_;  // to ring at the end of the step
   std::atomic<uint64_t> next_id_{1};
   std::atomic<int32_t> inside_{0};

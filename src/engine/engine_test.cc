@@ -275,8 +275,12 @@ TEST(EngineTest, TenantsShareByWeightAndAKeysLimitIsItsOwn) {
 // is as before.
 TEST(EngineTest, TheLadderGivesUpBatchWorkFirstAndComesDownAgain) {
   World w(R"({"sequences_max": 4, "step_ms": 100, "batch_tokens_max": 64, "context": 4096, "kv_blocks": 400,
-              "replies": [{"pieces": ["a"], "repeat": 400}]})",
-          {.waiting_max = 200, .check_integrity = true, .prefix_cache = false, .brown_out_wait = 2 * kNsPerSecond});
+              "drafts_max": 1, "replies": [{"pieces": ["a"], "repeat": 400}]})",
+          {.waiting_max = 200,
+           .check_integrity = true,
+           .prefix_cache = false,
+           .brown_out_wait = 2 * kNsPerSecond,
+           .drafts_max = 1});
   const auto ask = [&](Band band, size_t prompt, int64_t tokens) {
     auto r = w.Request(std::string(prompt, 'p'));
     r->place.band = band;
@@ -296,7 +300,10 @@ TEST(EngineTest, TheLadderGivesUpBatchWorkFirstAndComesDownAgain) {
     return w.engine.stats().rung.load() == static_cast<int>(rung);
   };
   EXPECT_TRUE(until_rung(Rung::kNoDrafts));
+  const uint64_t drafted = w.engine.stats().drafted_tokens.load();
+  EXPECT_GT(drafted, 0u);
   EXPECT_TRUE(until_rung(Rung::kNoBatch));
+  EXPECT_EQ(w.engine.stats().drafted_tokens.load(), drafted);
   (void)w.Read(*batch);
   w.Run(10);
   EXPECT_EQ(w.Read(*batch).tokens, 0) << "it rests";
@@ -397,6 +404,29 @@ TEST(EngineTest, AStepAllocatesNothing) {
   counting = false;
   EXPECT_EQ(allocations, 0u);
   w.Run();
+}
+
+TEST(EngineTest, AStepWithDraftsAllocatesNothing) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations are not counted in this build";
+  World w(R"({"context": 1024, "kv_blocks": 60, "drafts_max": 15,
+              "replies": [{"pieces": ["abcdefg"], "bytes": true, "repeat": 60}]})",
+          {.waiting_max = 4, .drafts_max = 15});
+  std::vector<std::shared_ptr<EngineStream>> streams;
+  for (int i = 0; i < 6; ++i) {
+    auto r = w.Request(std::string(200, static_cast<char>('a' + i)));
+    r->sampling.frequency_penalty = 0.5f;
+    r->top_logprobs = 3;
+    r->min_tokens = 100;
+    streams.push_back(*w.engine.Submit(std::move(r), nullptr));
+  }
+  w.Run(10);
+  counting = true;
+  w.Run(60);
+  counting = false;
+  EXPECT_EQ(allocations, 0u);
+  EXPECT_GT(w.engine.stats().accepted_tokens.load(), 500u);
+  w.Run();
+  for (auto& stream : streams) EXPECT_EQ(w.Read(*stream).tokens, 420);
 }
 
 std::string Letters(uint64_t seed, size_t count) {

@@ -112,6 +112,7 @@ std::unique_ptr<Engine::Active> Engine::MakeActive(std::unique_ptr<EngineRequest
   active->stream.reset(new EngineStream(next_id_.fetch_add(1), prompt, static_cast<size_t>(active->max_tokens) + 1,
                                         logprobs_max, &bell_, bell));
   active->request = std::move(request);
+  PrepareDrafts(*active);
   return active;
 }
 
