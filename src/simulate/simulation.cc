@@ -20,6 +20,9 @@ Script ScriptOf(const SimulationOptions& o) {
   script.sequences_max = o.sequences_max;
   script.batch_tokens_max = o.batch_tokens_max;
   script.step_us = o.step_us;
+  script.row_us = o.row_us;
+  script.drafts_max = o.drafts_max;
+  script.letters = o.letters;
   script.prefill_us_per_token = o.prefill_us_per_token;
   return script;
 }
@@ -34,7 +37,8 @@ class Simulation {
         engine_(executor_, *tokenizer_, clock_,
                 {.waiting_max = options.waiting_max,
                  .check_integrity = options.check,
-                 .prefix_cache = options.prefix_cache}) {
+                 .prefix_cache = options.prefix_cache,
+                 .drafts_max = options.drafts_max}) {
     clock_.Set(1);
   }
 
@@ -155,6 +159,8 @@ class Simulation {
     report_.prompt_tokens = s.prompt_tokens.load();
     report_.generated_tokens = s.generated_tokens.load();
     report_.rows = s.rows.load();
+    report_.drafted_tokens = s.drafted_tokens.load();
+    report_.accepted_tokens = s.accepted_tokens.load();
     report_.prefix_asked_tokens = s.prefix_asked_tokens.load();
     report_.prefix_hit_tokens = s.prefix_hit_tokens.load();
     report_.prefix_evictions = s.prefix_evictions.load();

@@ -25,6 +25,9 @@ struct SimulationOptions {
   int32_t waiting_max = 64;
   int64_t step_us = 6000;
   int64_t prefill_us_per_token = 50;
+  int64_t row_us = 0;      // of a decode
+  int32_t drafts_max = 0;  // 0: no speculation
+  int32_t letters = 26;    // that answers are made of; few repeat themselves
   double queue_timeout_s = 30;
   bool prefix_cache = true;
   bool check = true;  // every invariant after every step, by CHECK
@@ -43,6 +46,7 @@ struct SimulationReport {
   uint64_t steps = 0, preemptions = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
   uint64_t rows = 0;
+  uint64_t drafted_tokens = 0, accepted_tokens = 0;
   uint64_t prefix_asked_tokens = 0, prefix_hit_tokens = 0, prefix_evictions = 0;
   TimeNs virtual_time = 0;
   double ttft_ms_p50 = 0, ttft_ms_p99 = 0;

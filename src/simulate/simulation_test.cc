@@ -50,6 +50,11 @@ TEST(SimulationTest, ManySeedsOnMachinesOfRandomShape) {
     o.queue_timeout_s = 0.1 + static_cast<double>(random.Below(30));
     o.shared_share = static_cast<double>(random.Below(3)) / 2;
     o.prefix_cache = random.Below(4) != 0;
+    if (random.Below(2) == 0) {
+      o.drafts_max = 1 + static_cast<int32_t>(random.Below(15));
+      o.letters = 1 + static_cast<int32_t>(random.Below(4));
+      o.row_us = static_cast<int64_t>(random.Below(600));
+    }
     const auto report = RunSimulation(o);
     ASSERT_TRUE(report) << report.error().message;
     ExpectNothingLost(o, *report);
@@ -73,6 +78,28 @@ TEST(SimulationTest, TheCacheChangesNoAnswerAndSavesWhatItHits) {
               static_cast<unsigned long long>(with->prefix_hit_tokens), static_cast<unsigned long long>(with->rows),
               static_cast<unsigned long long>(without->rows));
   EXPECT_LT(with->rows + with->prefix_hit_tokens * 9 / 10, without->rows);
+}
+
+// Drafts change how many steps an answer takes, never what it is.
+TEST(SimulationTest, DraftsChangeNoAnswerAndSaveSteps) {
+  SimulationOptions o{.seed = 5, .requests = 1000, .requests_per_second = 8, .cancelled_share = 0, .waiting_max = 1000};
+  o.queue_timeout_s = 1e6;
+  o.row_us = 300;
+  o.letters = 2;
+  const auto without = RunSimulation(o);
+  o.drafts_max = 8;
+  const auto with = RunSimulation(o);
+  ASSERT_TRUE(with && without);
+  EXPECT_EQ(with->answers_hash, without->answers_hash);
+  EXPECT_EQ(with->finished, 1000);
+  EXPECT_EQ(without->drafted_tokens, 0u);
+  EXPECT_GT(with->accepted_tokens, 1000u);
+  EXPECT_LT(with->steps, without->steps);
+  EXPECT_LT(with->virtual_time, without->virtual_time * 101 / 100);
+  std::printf("drafted %llu, accepted %llu; steps %llu, without drafts %llu\n",
+              static_cast<unsigned long long>(with->drafted_tokens),
+              static_cast<unsigned long long>(with->accepted_tokens), static_cast<unsigned long long>(with->steps),
+              static_cast<unsigned long long>(without->steps));
 }
 
 TEST(SimulationTest, NothingSharedCostsNothing) {
