@@ -76,6 +76,7 @@ struct Setting {
   uint64_t disorder = 0;  // 0: one request after another; else the seed of arrivals and cancels
   KvType kv_type = KvType::kInt16;
   bool prefix_cache = true;
+  int32_t drafts_max = 0;
   bool wrong_block = false;  // a fault: who begins with cached blocks gets another one for its first
 };
 
@@ -118,7 +119,10 @@ class Runner {
     executor_->ObserveLogits([this](const StepInput& input, const float* logits) { Observe(input, logits); });
     wrong_ = std::make_unique<WrongBlockExecutor>(*executor_);
     Executor& used = setting.wrong_block ? static_cast<Executor&>(*wrong_) : *executor_;
-    const EngineOptions engine{.waiting_max = 256, .check_integrity = true, .prefix_cache = setting.prefix_cache};
+    const EngineOptions engine{.waiting_max = 256,
+                               .check_integrity = true,
+                               .prefix_cache = setting.prefix_cache,
+                               .drafts_max = setting.drafts_max};
     engine_ = std::make_unique<Engine>(used, *tokenizer_, clock_, engine);
   }
 
@@ -134,6 +138,9 @@ class Runner {
     return answers_;
   }
   uint64_t preemptions() const { return engine_->stats().preemptions.load(); }
+  uint64_t drafted_tokens() const { return engine_->stats().drafted_tokens.load(); }
+  uint64_t accepted_tokens() const { return engine_->stats().accepted_tokens.load(); }
+  uint64_t steps() const { return engine_->stats().steps.load(); }
   uint64_t prefix_hit_tokens() const { return engine_->stats().prefix_hit_tokens.load(); }
 
  private:
