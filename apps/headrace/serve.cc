@@ -89,6 +89,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.max_sequences = static_cast<int>(s.Integer("max-sequences"));
   o.max_waiting = static_cast<int>(s.Integer("max-waiting"));
   o.prefix_cache = s.Text("prefix-cache") == "on";
+  o.speculation_tokens = s.Text("speculation") == "off" ? 0 : static_cast<int>(s.Integer("speculation-tokens"));
   o.request_timeout_s = s.Number("request-timeout");
   o.queue_timeout_s = s.Number("queue-timeout");
   o.brown_out_s = s.Number("brown-out");

@@ -12,6 +12,9 @@ constexpr std::array kForeignFlags = {
     ForeignFlag{"generation-config", "auto", "send temperature, top_p and the others with the request"},
     ForeignFlag{"disable-log-requests", "", ""},
     ForeignFlag{"enforce-eager", "", ""},
+    ForeignFlag{"speculative-config", R"({"method": "ngram"})",
+                "drafts come from the texts themselves (--speculation lookup, the default), at most "
+                "--speculation-tokens N of them"},
     ForeignFlag{"tensor-parallel-size", "1", "one process serves a model, on the cores of this machine (--threads N)"},
 };
 

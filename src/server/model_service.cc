@@ -219,6 +219,7 @@ void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) 
                                              .shared_tokens_max = options.max_batch_tokens,
                                              .prefix_cache = options.prefix_cache,
                                              .brown_out_wait = static_cast<TimeNs>(options.brown_out_s * kNsPerSecond),
+                                             .drafts_max = options.speculation_tokens,
                                              .cache_key = {EntropySeed(), EntropySeed()}});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
 }

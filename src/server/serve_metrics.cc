@@ -20,6 +20,8 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
   counter("headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
   counter("headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
   counter("headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.", s.preemptions);
+  counter("headrace_spec_drafted_tokens_total", "Draft tokens verified by speculation.", s.drafted_tokens);
+  counter("headrace_spec_accepted_tokens_total", "Of these, taken into an answer.", s.accepted_tokens);
   counter("headrace_prefix_cache_query_tokens_total", "Prompt tokens looked up in the prefix cache.",
           s.prefix_asked_tokens);
   counter("headrace_prefix_cache_hit_tokens_total", "Of these, taken from the cache.", s.prefix_hit_tokens);
@@ -72,6 +74,8 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
   counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", s.prefix_asked_tokens,
           labels);
   counter("vllm:prefix_cache_hits_total", "Prompt tokens taken from the prefix cache.", s.prefix_hit_tokens, labels);
+  counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens verified by speculation.", s.drafted_tokens, labels);
+  counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, taken into an answer.", s.accepted_tokens, labels);
   metrics.Watch("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.", labels, false, usage);
 }
 

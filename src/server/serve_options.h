@@ -29,6 +29,7 @@ struct ServeOptions {
   int max_sequences = 32;
   int max_waiting = 1024;
   bool prefix_cache = true;
+  int speculation_tokens = 15;  // drafts of one answer and step, at most; 0: none
   double request_timeout_s = 0;  // 0: none
   double queue_timeout_s = 0;
   double brown_out_s = 30;       // EngineOptions::brown_out_wait

@@ -317,6 +317,8 @@ TEST_F(ServerTest, HealthVersionAndMetrics) {
        {"headrace_requests_total{route=\"chat\",status=\"200\"}", "headrace_time_to_first_token_seconds_bucket",
         "headrace_generated_tokens_total", "vllm:num_requests_running{", "vllm:num_requests_waiting{",
         "vllm:kv_cache_usage_perc{", "vllm:prefix_cache_queries_total{", "vllm:prefix_cache_hits_total{",
+        "vllm:spec_decode_num_draft_tokens_total{", "vllm:spec_decode_num_accepted_tokens_total{",
+        "headrace_spec_drafted_tokens_total ", "headrace_spec_accepted_tokens_total ",
         "headrace_prefix_cache_hit_tokens_total ", "headrace_prefix_cache_evictions_total "}) {
     EXPECT_THAT(metrics, HasSubstr(name));
   }
