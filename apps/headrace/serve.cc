@@ -92,6 +92,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.speculation_tokens = s.Text("speculation") == "off" ? 0 : static_cast<int>(s.Integer("speculation-tokens"));
   o.request_timeout_s = s.Number("request-timeout");
   o.queue_timeout_s = s.Number("queue-timeout");
+  o.itl_target_s = s.Number("itl-target");
   o.brown_out_s = s.Number("brown-out");
   o.drain_timeout_s = s.Number("drain-timeout");
   o.keep_alive_s = s.Number("keep-alive");

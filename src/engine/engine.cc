@@ -21,7 +21,8 @@ SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& opti
           .sequences_max = d.sequences_max,
           .waiting_max = DefaultAdmissionLimits(options.waiting_max).waiting_max,
           .prefix_cache = options.prefix_cache,
-          .order = options.order};
+          .order = options.order,
+          .itl_target = options.itl_target};
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct EngineOptions {
   bool check_integrity = false;   // CheckIntegrity() after every step
   bool prefix_cache = true;
   QueueOrder order = QueueOrder::kFair;
+  TimeNs itl_target = 0;                  // of a step in which answers wait for a token; 0: automatic, kNever: none
   TimeNs brown_out_wait = kBrownOutWait;  // see queueing/brown_out.h; 0: never
   int32_t drafts_max = 0;                 // draft tokens of one sequence and step; 0: no speculation
   BlockKey cache_key{};                   // secret: whoever has it can make two blocks whose names collide

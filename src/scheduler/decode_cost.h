@@ -24,6 +24,10 @@ class DecodeCost {
   void Observe(const DecodeLoad& load, TimeNs time);
   // In units of its own until the first observation, then nanoseconds; always above 0.
   double Of(const DecodeLoad& load) const;
+  // In nanoseconds; 0 before the first observation and for no rows.
+  TimeNs TimeOf(const DecodeLoad& load) const {
+    return scales_ > 0 && load.rows > 0 ? static_cast<TimeNs>(Of(load)) : 0;
+  }
   // Of one more row that attends to so many tokens.
   double OfRow(int64_t attended) const;
 

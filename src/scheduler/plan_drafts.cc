@@ -42,15 +42,23 @@ void Scheduler::AddDrafts(int32_t drafts, BatchPlan* plan, PlannedSpan* span) {
   logit_rows_ += drafts;
 }
 
-void Scheduler::Measured(const BatchPlan& plan, TimeNs time) {
+// Of a plan's sequences that decode; a prompt's last token counts as one, and is like one.
+DecodeLoad Scheduler::DecodesOf(const BatchPlan& plan) const {
   DecodeLoad load;
   for (const PlannedSpan& span : plan.spans) {
-    if (span.rows != 1 + span.drafts) return;  // a prompt's
+    if (span.rows != 1 + span.drafts) continue;
     load.rows += span.rows;
     load.drafts = load.drafts || span.drafts > 0;
     load.attended += int64_t{span.rows} * at(span.slot).length;
   }
-  drafts_.cost().Observe(load, time);
+  return load;
+}
+
+void Scheduler::Measured(const BatchPlan& plan, TimeNs time) {
+  const DecodeLoad load = DecodesOf(plan);
+  if (load.rows == plan.rows) return drafts_.cost().Observe(load, time);
+  const TimeNs decodes = load.rows > 0 ? std::max<TimeNs>(1, drafts_.cost().TimeOf(load)) : 0;
+  prompt_budget_.Observe(decodes, plan.rows - load.rows, time);
 }
 
 }  // namespace headrace

@@ -13,7 +13,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
     : limits_(limits),
       pool_(kv_blocks, limits.prefix_cache),
       queue_(limits.sequences_max + limits.waiting_max, kAgeingTokensPerSecond, kTurnTokens, limits.order),
-      drafts_(limits.sequences_max) {
+      drafts_(limits.sequences_max),
+      prompt_budget_(limits.itl_target == kNever ? 0 : limits.itl_target) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.batch_tokens_max, 0);
   CHECK_LE(limits.shared_tokens_max, limits.batch_tokens_max);
@@ -161,11 +162,19 @@ void Scheduler::PlanDecodes(BatchPlan* plan) {
   }
 }
 
+// Rows of the step in all, its decodes being planned.
+int32_t Scheduler::RowBudget(const BatchPlan& plan) const {
+  if (plan.rows == 0) return limits_.batch_tokens_max;
+  const int32_t most = limits_.shared_tokens_max > 0 ? limits_.shared_tokens_max : limits_.batch_tokens_max;
+  if (limits_.itl_target == kNever) return most;
+  const int64_t prompts = prompt_budget_.Rows(drafts_.cost().TimeOf(DecodesOf(plan)));
+  return static_cast<int32_t>(std::min<int64_t>(most, plan.rows + prompts));
+}
+
 // In the order of the queue. The first that cannot be admitted closes the door: nobody behind it slips past, but
 // prompts that have begun go on.
 void Scheduler::PlanPrompts(BatchPlan* plan) {
-  const bool shared = plan->rows > 0 && limits_.shared_tokens_max > 0;
-  const int32_t budget = shared ? limits_.shared_tokens_max : limits_.batch_tokens_max;
+  const int32_t budget = RowBudget(*plan);
   bool door_closed = false;
   int32_t slot = Next();
   for (; slot >= 0 && plan->rows < budget && !door_closed; slot = Next()) {

@@ -27,6 +27,7 @@
 #include "kv_cache/block_pool.h"
 #include "queueing/waiting_queue.h"
 #include "scheduler/draft_planner.h"
+#include "scheduler/prompt_budget.h"
 
 namespace headrace {
 
@@ -39,6 +40,7 @@ struct SchedulerLimits {
   int32_t waiting_max = 0;        // beyond those that run
   bool prefix_cache = false;
   QueueOrder order = QueueOrder::kFair;
+  TimeNs itl_target = kNever;  // of a step in which a sequence decodes (prompt_budget.h); 0: automatic, kNever: none
 };
 
 // What the scheduler is told about a new sequence.
@@ -170,6 +172,8 @@ class Scheduler {
   void PlanDrafts(BatchPlan* plan);
   void AddDrafts(int32_t drafts, BatchPlan* plan, PlannedSpan* span);
   void AdmitUrgent(BatchPlan* plan);
+  DecodeLoad DecodesOf(const BatchPlan& plan) const;
+  int32_t RowBudget(const BatchPlan& plan) const;
   void PlanPrompts(BatchPlan* plan);
   void PlanPrompt(int32_t slot, int32_t budget, bool* door_closed, BatchPlan* plan);
   void PlanBegunPrompts(int32_t budget, BatchPlan* plan);
@@ -199,6 +203,7 @@ class Scheduler {
   uint64_t preemptions_ = 0;
   PrefixCounts prefix_counts_;
   DraftPlanner drafts_;
+  PromptBudget prompt_budget_;
   int32_t drafts_max_ = 0;
   uint64_t plans_ = 0;
 };

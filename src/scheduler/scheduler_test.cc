@@ -50,6 +50,40 @@ TEST(SchedulerTest, PromptsTakeTheWholeStepUntilAnAnswerWaits) {
   EXPECT_EQ(plan.rows, 64) << "nobody decodes any more";
 }
 
+// A long prompt beside two answers: steps take three times what the answers take alone, once that was measured.
+TEST(SchedulerTest, StepsWithPromptsKeepTheInterTokenTarget) {
+  Scheduler scheduler({.context = 8192,
+                       .batch_tokens_max = 1024,
+                       .logit_rows_max = 8,
+                       .sequences_max = 8,
+                       .waiting_max = 8,
+                       .itl_target = 0},
+                      400);
+  BatchPlan plan;
+  scheduler.ReservePlan(&plan);
+  // 10 ms, 1 ms for each row of a decode, 200 us for one of a prompt.
+  const auto step = [&] {
+    scheduler.Plan(&plan);
+    int32_t decodes = 0;
+    for (const PlannedSpan& span : plan.spans) decodes += span.rows == 1 ? 1 : 0;
+    const TimeNs time = 10 * kNsPerMs + decodes * kNsPerMs + (plan.rows - decodes) * 200 * kNsPerUs;
+    scheduler.Measured(plan, time);
+    Compute(scheduler, plan);
+    return time;
+  };
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(scheduler.Add({.prompt_tokens = 50, .max_tokens = 5000}));
+  for (int i = 0; i < 200; ++i) step();
+  EXPECT_EQ(plan.rows, 2);
+  const int32_t long_one = *scheduler.Add({.prompt_tokens = 6000, .max_tokens = 5});
+  for (int i = 0; i < 10; ++i) step();
+  for (int i = 0; i < 20; ++i) {
+    const TimeNs time = step();
+    EXPECT_NEAR(static_cast<double>(time), 36e6, 5e6);
+    EXPECT_EQ(plan.spans.size(), 3u) << "everyone has rows";
+  }
+  scheduler.Remove(long_one);
+}
+
 TEST(SchedulerTest, RandomTrafficAlwaysFinishesWithinEveryBudget) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Random random(seed);

@@ -218,6 +218,7 @@ void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) 
                                EngineOptions{.waiting_max = options.max_waiting,
                                              .shared_tokens_max = options.max_batch_tokens,
                                              .prefix_cache = options.prefix_cache,
+                                             .itl_target = static_cast<TimeNs>(options.itl_target_s * kNsPerSecond),
                                              .brown_out_wait = static_cast<TimeNs>(options.brown_out_s * kNsPerSecond),
                                              .drafts_max = options.speculation_tokens,
                                              .cache_key = {EntropySeed(), EntropySeed()}});

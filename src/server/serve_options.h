@@ -29,8 +29,9 @@ struct ServeOptions {
   int max_sequences = 32;
   int max_waiting = 1024;
   bool prefix_cache = true;
-  int speculation_tokens = 15;  // drafts of one answer and step, at most; 0: none
+  int speculation_tokens = 15;   // drafts of one answer and step, at most; 0: none
   double request_timeout_s = 0;  // 0: none
+  double itl_target_s = 0;       // EngineOptions::itl_target
   double queue_timeout_s = 0;
   double brown_out_s = 30;       // EngineOptions::brown_out_wait
   double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short
