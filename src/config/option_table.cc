@@ -62,7 +62,7 @@ constexpr std::array kTable = {
     OptionSpec{"prompt-batch-tokens", "", kTokens, kLimits, kServes, "N", "0",
                "tokens of a step in which no answer waits; 0: half a second's, 256 to 1,024", 0, 65'536},
     OptionSpec{"itl-target", "", kSeconds, kLimits, kServes, "TIME", "0",
-               "longest step while answers wait for a token; 0: 3 times the answers' own part, at least 20 ms", 0, 60},
+               "longest step while answers wait for a token; 0: 3 times the answers' own part, at least 45 ms", 0, 60},
     OptionSpec{"request-timeout", "", kSeconds, kLimits, kServes, "TIME", "0", "longest time of a request; 0: none", 0,
                604'800},
     OptionSpec{"queue-timeout", "", kSeconds, kLimits, kServes, "TIME", "0",

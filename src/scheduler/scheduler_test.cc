@@ -52,7 +52,7 @@ TEST(SchedulerTest, PromptsTakeTheWholeStepUntilAnAnswerWaits) {
 
 // A long prompt beside two answers: steps take three times what the answers take alone, once that was measured.
 TEST(SchedulerTest, StepsWithPromptsKeepTheInterTokenTarget) {
-  Scheduler scheduler({.context = 8192,
+  Scheduler scheduler({.context = 16'384,
                        .batch_tokens_max = 1024,
                        .logit_rows_max = 8,
                        .sequences_max = 8,
@@ -61,12 +61,12 @@ TEST(SchedulerTest, StepsWithPromptsKeepTheInterTokenTarget) {
                       400);
   BatchPlan plan;
   scheduler.ReservePlan(&plan);
-  // 10 ms, 1 ms for each row of a decode, 200 us for one of a prompt.
+  // 20 ms, 1 ms for each row of a decode, 200 us for one of a prompt.
   const auto step = [&] {
     scheduler.Plan(&plan);
     int32_t decodes = 0;
     for (const PlannedSpan& span : plan.spans) decodes += span.rows == 1 ? 1 : 0;
-    const TimeNs time = 10 * kNsPerMs + decodes * kNsPerMs + (plan.rows - decodes) * 200 * kNsPerUs;
+    const TimeNs time = 20 * kNsPerMs + decodes * kNsPerMs + (plan.rows - decodes) * 200 * kNsPerUs;
     scheduler.Measured(plan, time);
     Compute(scheduler, plan);
     return time;
@@ -74,11 +74,11 @@ TEST(SchedulerTest, StepsWithPromptsKeepTheInterTokenTarget) {
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(scheduler.Add({.prompt_tokens = 50, .max_tokens = 5000}));
   for (int i = 0; i < 200; ++i) step();
   EXPECT_EQ(plan.rows, 2);
-  const int32_t long_one = *scheduler.Add({.prompt_tokens = 6000, .max_tokens = 5});
+  const int32_t long_one = *scheduler.Add({.prompt_tokens = 12'000, .max_tokens = 5});
   for (int i = 0; i < 10; ++i) step();
   for (int i = 0; i < 20; ++i) {
     const TimeNs time = step();
-    EXPECT_NEAR(static_cast<double>(time), 36e6, 5e6);
+    EXPECT_NEAR(static_cast<double>(time), 66e6, 8e6);
     EXPECT_EQ(plan.spans.size(), 3u) << "everyone has rows";
   }
   scheduler.Remove(long_one);
