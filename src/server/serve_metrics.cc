@@ -3,6 +3,27 @@
 #include "base/cpu.h"
 
 namespace headrace {
+namespace {
+
+// Counters that vLLM has, too.
+void WatchCachedAndDrafted(MetricsRegistry& metrics, const EngineStats& s, const std::string& model_name,
+                           bool vllm_names) {
+  const auto both = [&](const char* ours, const char* theirs, const char* help, const std::atomic<uint64_t>& value) {
+    const auto read = [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); };
+    metrics.Watch(ours, help, {}, true, read);
+    if (vllm_names) metrics.Watch(theirs, help, {{"model_name", model_name}, {"engine", "0"}}, true, read);
+  };
+  both("headrace_prefix_cache_query_tokens_total", "vllm:prefix_cache_queries_total",
+       "Prompt tokens looked up in the prefix cache.", s.prefix_asked_tokens);
+  both("headrace_prefix_cache_hit_tokens_total", "vllm:prefix_cache_hits_total",
+       "Prompt tokens taken from the prefix cache.", s.prefix_hit_tokens);
+  both("headrace_spec_drafted_tokens_total", "vllm:spec_decode_num_draft_tokens_total",
+       "Draft tokens verified by speculation.", s.drafted_tokens);
+  both("headrace_spec_accepted_tokens_total", "vllm:spec_decode_num_accepted_tokens_total",
+       "Draft tokens taken into an answer.", s.accepted_tokens);
+}
+
+}  // namespace
 
 void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::string& model_name, bool vllm_names) {
   const EngineStats& s = engine.stats();
@@ -20,11 +41,7 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
   counter("headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
   counter("headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
   counter("headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.", s.preemptions);
-  counter("headrace_spec_drafted_tokens_total", "Draft tokens verified by speculation.", s.drafted_tokens);
-  counter("headrace_spec_accepted_tokens_total", "Of these, taken into an answer.", s.accepted_tokens);
-  counter("headrace_prefix_cache_query_tokens_total", "Prompt tokens looked up in the prefix cache.",
-          s.prefix_asked_tokens);
-  counter("headrace_prefix_cache_hit_tokens_total", "Of these, taken from the cache.", s.prefix_hit_tokens);
+  WatchCachedAndDrafted(metrics, s, model_name, vllm_names);
   counter("headrace_prefix_cache_evictions_total", "Cached KV blocks that made room for others.", s.prefix_evictions);
   metrics.Watch("headrace_prefix_cache_blocks", "KV blocks of 64 tokens that can be shared, in use or not.", {}, false,
                 [&s] { return s.kv_blocks_cached.load(std::memory_order_relaxed); });
@@ -71,11 +88,6 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
                 [&s] { return s.running.load(std::memory_order_relaxed); });
   metrics.Watch("vllm:num_requests_waiting", "Requests that wait.", labels, false,
                 [&s] { return s.waiting.load(std::memory_order_relaxed); });
-  counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", s.prefix_asked_tokens,
-          labels);
-  counter("vllm:prefix_cache_hits_total", "Prompt tokens taken from the prefix cache.", s.prefix_hit_tokens, labels);
-  counter("vllm:spec_decode_num_draft_tokens_total", "Draft tokens verified by speculation.", s.drafted_tokens, labels);
-  counter("vllm:spec_decode_num_accepted_tokens_total", "Of these, taken into an answer.", s.accepted_tokens, labels);
   metrics.Watch("vllm:kv_cache_usage_perc", "Share of the KV cache in use, 0 to 1.", labels, false, usage);
 }
 
