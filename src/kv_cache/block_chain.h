@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kv_cache/block_name.h"
+#include "kv_cache/named_block.h"
 
 namespace headrace {
 
@@ -28,6 +28,13 @@ class BlockChain {
   }
   int64_t blocks() const { return static_cast<int64_t>(names_.size()); }
   const BlockName& name(int64_t block) const { return names_[static_cast<size_t>(block)]; }
+  // The root's for the first block.
+  const BlockName& parent(int64_t block) const { return block == 0 ? root_ : name(block - 1); }
+  NamedBlock named(int64_t block) const {
+    NamedBlock named{.name = name(block)};
+    named.SetIds(ids(block));
+    return named;
+  }
   BlockIds ids(int64_t block) const { return BlockIds(tokens_.data() + block * kBlockTokens, kBlockTokens); }
 
  private:

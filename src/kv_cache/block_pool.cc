@@ -28,7 +28,7 @@ BlockPool::Match BlockPool::Peek(const BlockChain& chain, int64_t blocks_max) co
 int32_t BlockPool::Take() {
   int32_t block;
   if (free_.empty()) {
-    block = index_->Evict();
+    block = Evict();
   } else {
     block = free_.back();
     free_.pop_back();
@@ -36,6 +36,21 @@ int32_t BlockPool::Take() {
   CHECK_EQ(references_[static_cast<size_t>(block)], 0);
   references_[static_cast<size_t>(block)] = 1;
   return block;
+}
+
+int32_t BlockPool::Evict() {
+  const int32_t block = index_->Evict();
+  BlockNote* const note = notes_ == nullptr ? nullptr : notes_->Add(notes_->evicted);
+  if (note != nullptr) {
+    note->block = block;
+    index_->Describe(block, &note->named);
+  }
+  return block;
+}
+
+void BlockPool::NotePublished(int32_t block, const BlockChain& chain, int64_t depth) {
+  BlockNote* const note = notes_ == nullptr ? nullptr : notes_->Add(notes_->published);
+  if (note != nullptr) *note = {block, static_cast<int32_t>(depth), chain.parent(depth), chain.named(depth)};
 }
 
 void BlockPool::Share(int32_t block) {
@@ -97,6 +112,8 @@ void BlockTable::Publish(const BlockChain& chain, int64_t full_blocks) {
       block = other;
     } else if (!pool_.index_->Publish(block, parent, chain.name(published_), chain.ids(published_))) {
       return;  // a collision: from here on this sequence keeps its blocks for itself
+    } else {
+      pool_.NotePublished(block, chain, published_);
     }
   }
 }

@@ -24,6 +24,8 @@ class BlockPool {
   int32_t used_blocks() const { return blocks() - available_blocks(); }
   int32_t cached_blocks() const { return index_ ? index_->named_blocks() : 0; }  // in use or idle
   uint64_t evictions() const { return index_ ? index_->evictions() : 0; }
+  // Tells `notes` from now on what is evicted and published; it outlives the pool or the next call. Null: nobody.
+  void SetNotes(BlockNotes* notes) { notes_ = notes; }
   double Usage() const { return static_cast<double>(used_blocks()) / blocks(); }
 
   // How many blocks of `chain`, from the first on and at most blocks_max, are cached; of these, how many are in use and
@@ -39,10 +41,13 @@ class BlockPool {
   int32_t Take();
   void Share(int32_t block);
   void Give(int32_t block);
+  int32_t Evict();
+  void NotePublished(int32_t block, const BlockChain& chain, int64_t depth);
 
   std::vector<int32_t> free_;  // a stack: the block given last is warm in cache
   std::vector<int32_t> references_;
   std::optional<PrefixIndex> index_;
+  BlockNotes* notes_ = nullptr;
 };
 
 // The blocks of one sequence, in order of position. Gives its blocks back when destroyed.

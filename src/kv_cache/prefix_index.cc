@@ -113,7 +113,9 @@ int32_t PrefixIndex::Evict() {
   --named_blocks_;
   ++evictions_;
   if (b.parent >= 0 && --at(b.parent).children == 0 && idle(b.parent)) AddLeaf(b.parent);
+  const BlockName name = b.name;
   at(block) = {};
+  at(block).name = name;
   return block;
 }
 

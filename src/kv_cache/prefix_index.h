@@ -13,6 +13,7 @@
 
 #include "kv_cache/block_name.h"
 #include "kv_cache/evicted_blocks.h"
+#include "kv_cache/named_block.h"
 #include "kv_cache/reuse_estimate.h"
 
 namespace headrace {
@@ -36,6 +37,11 @@ class PrefixIndex {
   void BecomeUsed(int32_t block);
   // Takes the idle leaf that is worth least out of the index. REQUIRES: idle_blocks() > 0.
   int32_t Evict();
+  // Name and ids of a block, also right after its eviction.
+  void Describe(int32_t block, NamedBlock* named) const {
+    named->name = at(block).name;
+    named->ids = ids_[static_cast<size_t>(block)];
+  }
 
   int32_t idle_blocks() const { return idle_blocks_; }
   int32_t named_blocks() const { return named_blocks_; }
