@@ -2,7 +2,7 @@
 set(HEADRACE_FLOORS
   "0 base"
   "1 tensor" "1 kv_cache" "1 queueing" "1 stats" "1 json" "1 metrics" "1 net" "1 store"
-  "2 kernels" "2 text" "2 config" "2 catalog" "2 telemetry" "2 trace"
+  "2 kernels" "2 kv_tier" "2 text" "2 config" "2 catalog" "2 telemetry" "2 trace"
   "3 weights" "3 sampling" "3 scheduler" "3 api"
   "4 model" "4 upstream" "4 jobs"
   "5 executor" "5 quant"

@@ -1,0 +1,82 @@
+#include "kv_tier/memory_tier.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace headrace {
+namespace {
+
+constexpr int kMadvPopulateWrite = 23;            // MADV_POPULATE_WRITE, which older headers lack
+constexpr uint64_t kPopulateBytes = 64ull << 20;  // between two looks at whether the tier goes
+
+}  // namespace
+
+Result<std::unique_ptr<MemoryTier>> MemoryTier::Make(uint64_t bytes, uint64_t block_bytes) {
+  const uint64_t places = std::min(bytes / block_bytes, kBlocksMax);
+  if (places == 0)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--cache-memory is smaller than one block of this model, {} bytes", block_bytes),
+                "cache-memory");
+  HR_ASSIGN_OR_RETURN(HugeBuffer buffer, HugeBuffer::Allocate(places * block_bytes, "--cache-memory"));
+  return std::unique_ptr<MemoryTier>(new MemoryTier(std::move(buffer), static_cast<int32_t>(places), block_bytes));
+}
+
+MemoryTier::MemoryTier(HugeBuffer buffer, int32_t places, uint64_t block_bytes)
+    : buffer_(std::move(buffer)), block_bytes_(block_bytes), index_(places), blocks_(static_cast<size_t>(places)) {
+  populate_ = std::thread([this] { Populate(); });
+}
+
+MemoryTier::~MemoryTier() {
+  stop_ = true;
+  populate_.join();
+}
+
+// Changes no byte, so that the engine may copy meanwhile. Where the system cannot do it (before Linux 5.14), the first
+// copies take longer.
+void MemoryTier::Populate() const {
+  for (uint64_t at = 0; at < buffer_.bytes() && !stop_; at += kPopulateBytes) {
+    if (madvise(buffer_.data() + at, std::min(kPopulateBytes, buffer_.bytes() - at), kMadvPopulateWrite) != 0) return;
+  }
+}
+
+std::span<const std::byte> MemoryTier::Get(const NamedBlock& wanted) const {
+  const int32_t place = index_.Find(wanted.name);
+  if (place < 0 || blocks_[static_cast<size_t>(place)] != wanted) return {};
+  return BytesOf(place);
+}
+
+std::span<std::byte> MemoryTier::Put(const NamedBlock& block, TimeNs now) {
+  if (const int32_t place = index_.Find(block.name); place >= 0) {
+    index_.Touch(place);
+    return {};
+  }
+  if (index_.full()) {
+    const int32_t least = index_.LeastWanted(now);
+    if (least < 0) {
+      TierStats::Count(stats_.dropped);
+      return {};
+    }
+    index_.Remove(least);
+  }
+  // A child comes before its parent, since the pool gives up leaves: each to the front leaves the parent in front.
+  const int32_t place = index_.Insert(block.name, nullptr);
+  index_.SetReady(place);
+  blocks_[static_cast<size_t>(place)] = block;
+  TierStats::Count(stats_.spilled);
+  stats_.blocks.store(index_.used(), std::memory_order_relaxed);
+  return BytesOf(place);
+}
+
+void MemoryTier::Touch(const BlockName& name) {
+  if (const int32_t place = index_.Find(name); place >= 0) index_.Touch(place);
+}
+
+void MemoryTier::Pin(const BlockName& name, TimeNs until) {
+  if (const int32_t place = index_.Find(name); place >= 0) index_.Pin(place, until);
+  stats_.pinned.store(index_.pinned(), std::memory_order_relaxed);
+}
+
+}  // namespace headrace
