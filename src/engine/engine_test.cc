@@ -338,6 +338,8 @@ TEST(EngineTest, ASubmitDuringAStepIsAnsweredAtOnce) {
       if (during) std::exchange(during, nullptr)();
       return inner.Wait();
     }
+    void ReadBlock(int32_t block, std::span<std::byte> out) const override { inner.ReadBlock(block, out); }
+    void WriteBlock(int32_t block, std::span<const std::byte> bytes) override { inner.WriteBlock(block, bytes); }
     Executor& inner;
     std::function<void()> during;
   };

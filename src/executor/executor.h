@@ -3,7 +3,9 @@
 // One step at a time: Submit, then Wait. Called by the engine's thread only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,9 +19,10 @@ struct ExecutorDescription {
   std::string kernels;      // table in use
   std::string fingerprint;  // numerics fingerprint: equal fingerprints give equal bits
   int32_t vocab_size = 0;
-  int64_t context = 0;    // longest sequence
-  int32_t kv_blocks = 0;  // blocks of 64 tokens in the pool
-  int32_t rows_max = 0;   // rows of one step
+  int64_t context = 0;       // longest sequence
+  int32_t kv_blocks = 0;     // blocks of 64 tokens in the pool
+  uint64_t block_bytes = 0;  // of what ReadBlock and WriteBlock move
+  int32_t rows_max = 0;      // rows of one step
   int32_t logit_rows_max = 0;
   int32_t sequences_max = 0;
   int32_t drafts_max = 0;  // rows of one decoding sequence beyond its first that can sample, too
@@ -78,6 +81,11 @@ class Executor {
   virtual Status Submit(const StepInput& input) = 0;
   // The output is valid until the next Submit. An error fails every sequence of the step, never the process.
   virtual Result<const StepOutput*> Wait() = 0;
+
+  // A block of the pool as bytes, which mean something to executors of the same fingerprint and block_bytes only.
+  // Between steps, never between Submit and Wait. REQUIRES: spans of block_bytes.
+  virtual void ReadBlock(int32_t block, std::span<std::byte> out) const = 0;
+  virtual void WriteBlock(int32_t block, std::span<const std::byte> bytes) = 0;
 };
 
 }  // namespace headrace

@@ -95,6 +95,8 @@ class WrongBlockExecutor final : public Executor {
     return executor_.Submit(input_);
   }
   Result<const StepOutput*> Wait() override { return executor_.Wait(); }
+  void ReadBlock(int32_t block, std::span<std::byte> out) const override { executor_.ReadBlock(block, out); }
+  void WriteBlock(int32_t block, std::span<const std::byte> bytes) override { executor_.WriteBlock(block, bytes); }
 
  private:
   Executor& executor_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <system_error>
 
 #include "base/check.h"
@@ -95,6 +96,7 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   d.vocab_size = config.vocab_size;
   d.context = context;
   d.kv_blocks = static_cast<int32_t>(e->kv_.blocks);
+  d.block_bytes = static_cast<uint64_t>(block_bytes);
   d.rows_max = options.rows_max;
   d.logit_rows_max = options.logit_rows_max;
   d.sequences_max = options.sequences_max;
@@ -144,6 +146,24 @@ Result<const StepOutput*> CpuExecutor::Wait() {
   if (observer_) observer_(input, logits);
   SampleAll(input, logits);
   return &output_;
+}
+
+// The keys of a block lie together, and so do its values: [keys][values].
+void CpuExecutor::ReadBlock(int32_t block, std::span<std::byte> out) const {
+  CHECK_EQ(out.size(), description_.block_bytes);
+  const size_t half = out.size() / 2;
+  const size_t at = static_cast<size_t>(block) * half;
+  std::memcpy(out.data(), kv_.k + at, half);
+  std::memcpy(out.data() + half, kv_.v + at, half);
+}
+
+void CpuExecutor::WriteBlock(int32_t block, std::span<const std::byte> bytes) {
+  CHECK_EQ(bytes.size(), description_.block_bytes);
+  CHECK_LT(block, description_.kv_blocks);
+  const size_t half = bytes.size() / 2;
+  const size_t at = static_cast<size_t>(block) * half;
+  std::memcpy(kv_.k + at, bytes.data(), half);
+  std::memcpy(kv_.v + at, bytes.data() + half, half);
 }
 
 void CpuExecutor::SampleAll(const StepInput& input, float* logits) {

@@ -39,6 +39,8 @@ class CpuExecutor final : public Executor {
   const ExecutorDescription& Describe() const override { return description_; }
   Status Submit(const StepInput& input) override;
   Result<const StepOutput*> Wait() override;
+  void ReadBlock(int32_t block, std::span<std::byte> out) const override;
+  void WriteBlock(int32_t block, std::span<const std::byte> bytes) override;
 
   // Called after each Forward with the logits [samples][vocab_size], before sampling changes them. For tests.
   using LogitsObserver = std::function<void(const StepInput&, const float*)>;

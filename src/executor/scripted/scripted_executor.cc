@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 
 #include "base/check.h"
@@ -28,6 +29,7 @@ ScriptedExecutor::ScriptedExecutor(Script script, Sleeper sleeper)
   description_.vocab_size = kScriptFirstPiece + static_cast<int32_t>(script_.pieces.size());
   description_.context = script_.context;
   description_.kv_blocks = script_.kv_blocks;
+  description_.block_bytes = sizeof(KvEntry) * kBlockTokens;
   description_.rows_max = script_.batch_tokens_max;
   description_.sequences_max = script_.sequences_max;
   description_.drafts_max = script_.drafts_max;
@@ -59,6 +61,17 @@ Result<const StepOutput*> ScriptedExecutor::Wait() {
   }
   sleeper_(delay_us * kNsPerUs);
   return &output_;
+}
+
+void ScriptedExecutor::ReadBlock(int32_t block, std::span<std::byte> out) const {
+  CHECK_EQ(out.size(), description_.block_bytes);
+  std::memcpy(out.data(), &kv_[static_cast<size_t>(block) * kBlockTokens], out.size());
+}
+
+void ScriptedExecutor::WriteBlock(int32_t block, std::span<const std::byte> bytes) {
+  CHECK_EQ(bytes.size(), description_.block_bytes);
+  CHECK_LT(block, description_.kv_blocks);
+  std::memcpy(&kv_[static_cast<size_t>(block) * kBlockTokens], bytes.data(), bytes.size());
 }
 
 void ScriptedExecutor::AppendText(int32_t token, std::string* out) const {

@@ -27,6 +27,8 @@ class ScriptedExecutor final : public Executor {
   const ExecutorDescription& Describe() const override { return description_; }
   Status Submit(const StepInput& input) override;
   Result<const StepOutput*> Wait() override;
+  void ReadBlock(int32_t block, std::span<std::byte> out) const override;
+  void WriteBlock(int32_t block, std::span<const std::byte> bytes) override;
 
  private:
   // What stands for keys and values of one position.
