@@ -34,6 +34,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
 void Scheduler::ReservePlan(BatchPlan* plan) const {
   plan->spans.reserve(static_cast<size_t>(limits_.sequences_max));
   plan->preempted.reserve(static_cast<size_t>(limits_.sequences_max));
+  plan->restores.reserve(static_cast<size_t>(limits_.sequences_max));
 }
 
 int64_t Scheduler::ClampedMaxTokens(int64_t prompt_tokens, int64_t max_tokens) const {
@@ -68,7 +69,7 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   sequence.spec = spec;
   sequence.spec.max_tokens = ClampedMaxTokens(spec.prompt_tokens, spec.max_tokens);
   sequence.length = spec.prompt_tokens;
-  sequence.computed = sequence.reached = sequence.cached_tokens = 0;
+  sequence.computed = sequence.reached = sequence.cached_tokens = sequence.restore_end = 0;
   sequence.expected_hits = sequence.shareable() > 0 ? pool_.Peek(*spec.chain, sequence.shareable()).blocks : 0;
   sequence.asked = sequence.started = sequence.planned = false;
   sequence.number = next_number_++;
@@ -90,6 +91,7 @@ void Scheduler::Remove(int32_t slot) {
   Sequence& sequence = at(slot);
   CHECK(sequence.state != State::kFree);
   if (sequence.state == State::kRunning) running_.erase(std::find(running_.begin(), running_.end(), slot));
+  EndRestore(sequence);
   sequence.state = State::kFree;
   sequence.table.Clear();
   queue_.Remove(slot);
@@ -102,6 +104,7 @@ std::span<const int32_t> Scheduler::blocks(int32_t slot) const { return at(slot)
 void Scheduler::Plan(BatchPlan* plan) {
   plan->spans.clear();
   plan->preempted.clear();
+  plan->restores.clear();
   plan->rows = plan->prompt_rows = plan->starts = 0;
   logit_rows_ = deferred_ = 0;
   ++plans_;
@@ -155,7 +158,7 @@ void Scheduler::PlanDecodes(BatchPlan* plan) {
     snapshot_ = running_;  // a preemption takes out of it
     for (int32_t slot : snapshot_) {
       const Sequence& sequence = at(slot);
-      if (queue_.InLine(slot) || static_cast<int>(sequence.band()) != band) continue;
+      if (queue_.InLine(slot) || sequence.restore_end > 0 || static_cast<int>(sequence.band()) != band) continue;
       if (plan->rows >= limits_.batch_tokens_max || logit_rows_ >= limits_.logit_rows_max) return;
       if (GrowOrPreempt(slot, sequence.length, plan)) AddSpan(slot, 1, plan);
     }
@@ -232,14 +235,17 @@ bool Scheduler::JoinPlan(int32_t slot, bool* door_closed, BatchPlan* plan) {
     }
   }
   *door_closed = !Admit(slot, plan);
-  return !*door_closed;
+  return !*door_closed && sequence.restore_end == 0;
 }
 
-// Whether a sequence that this plan gives rows to is about to fill the very block. One of a less urgent band cannot
-// be: it is planned later.
+// Whether a sequence that this plan gives rows to is about to fill the very block, or one waits for it to be restored.
+// One of a less urgent band cannot be planned: it is later.
 bool Scheduler::LeavesNextBlockToAnother(const Sequence& sequence, int64_t next, const BatchPlan& plan) const {
   if (next >= sequence.shareable()) return false;
   const BlockName& name = sequence.spec.chain->name(next);
+  if (restoring_ > 0 &&
+      std::ranges::any_of(running_, [&](int32_t slot) { return RestoresBlock(at(slot), next, name); }))
+    return true;
   return std::ranges::any_of(plan.spans, [&](const PlannedSpan& span) {
     const Sequence& other = at(span.slot);
     return other.spec.chain != nullptr && other.spec.chain->blocks() > next && other.computed / kBlockTokens <= next &&
@@ -252,6 +258,11 @@ void Scheduler::Adopt(Sequence& sequence) {
   if (sequence.computed % kBlockTokens != 0 || sequence.shareable() == 0) return;
   const bool again = sequence.computed < sequence.reached;
   sequence.computed += sequence.table.Adopt(*sequence.spec.chain, sequence.shareable(), again) * kBlockTokens;
+  CountCached(sequence);
+}
+
+// Tokens that the sequence has and never computed.
+void Scheduler::CountCached(Sequence& sequence) {
   const int64_t fresh = std::min(sequence.computed, sequence.spec.prompt_tokens) - sequence.reached;
   if (fresh <= 0) return;
   sequence.cached_tokens += fresh;
@@ -294,9 +305,44 @@ bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {
   running_.insert(std::upper_bound(running_.begin(), running_.end(), slot, older), slot);
   Adopt(sequence);
   queue_.SetRemaining(slot, sequence.remaining());
+  StartRestore(slot, plan);
   if (sequence.spec.chain != nullptr && !std::exchange(sequence.asked, true))
     prefix_counts_.asked += static_cast<uint64_t>(sequence.spec.prompt_tokens);
   return true;
+}
+
+// What the pool lacks of its prompt and the tier below has. There is room: that was asked for the whole prompt. It is
+// out of line until it has its blocks, so that nobody's turn waits for them.
+void Scheduler::StartRestore(int32_t slot, BatchPlan* plan) {
+  Sequence& sequence = at(slot);
+  const int64_t first = sequence.computed / kBlockTokens, end = sequence.shareable();
+  if (restorer_ == nullptr || sequence.computed % kBlockTokens != 0 || first >= end) return;
+  const int64_t blocks = restorer_->BlocksToRestore(*sequence.spec.chain, first, end);
+  if (blocks == 0 || !sequence.table.GrowTo((first + blocks) * kBlockTokens)) return;
+  sequence.restore_end = first + blocks;
+  ++restoring_;
+  plan->restores.push_back({slot, sequence.spec.chain, first, sequence.restore_end});
+  Begin(slot, plan);
+  queue_.Leave(slot);
+}
+
+void Scheduler::EndRestore(Sequence& sequence) {
+  if (std::exchange(sequence.restore_end, 0) > 0) --restoring_;
+}
+
+bool Scheduler::RestoresBlock(const Sequence& sequence, int64_t block, const BlockName& name) const {
+  return block < sequence.restore_end && sequence.computed / kBlockTokens <= block &&
+         sequence.spec.chain->name(block) == name;
+}
+
+void Scheduler::Restored(int32_t slot, int64_t blocks) {
+  Sequence& sequence = at(slot);
+  CHECK_LE(sequence.computed / kBlockTokens + blocks, sequence.restore_end);
+  EndRestore(sequence);
+  sequence.computed += blocks * kBlockTokens;
+  CountCached(sequence);
+  queue_.Return(slot, sequence.remaining());
+  Publish(slot);
 }
 
 void Scheduler::AddSpan(int32_t slot, int32_t rows, BatchPlan* plan) {
@@ -313,15 +359,19 @@ void Scheduler::AddSpan(int32_t slot, int32_t rows, BatchPlan* plan) {
   if (fresh > 0) queue_.Charge(slot, fresh);
   if (!queue_.InLine(slot)) return;
   plan->prompt_rows += rows;
-  if (!std::exchange(sequence.started, true)) {
-    ++plan->starts;
-    queue_.Begin(slot);
-  }
+  Begin(slot, plan);
   if (samples) {
     queue_.Leave(slot);
   } else {
     queue_.SetRemaining(slot, sequence.length - end);
   }
+}
+
+// Once for each sequence.
+void Scheduler::Begin(int32_t slot, BatchPlan* plan) {
+  if (std::exchange(at(slot).started, true)) return;
+  ++plan->starts;
+  queue_.Begin(slot);
 }
 
 // The running sequence to give up first: newest of the lowest band, planned ones last. -1: none is running.
@@ -338,6 +388,8 @@ void Scheduler::Preempt(int32_t slot, BatchPlan* plan) {
   Sequence& sequence = at(slot);
   CHECK(!sequence.planned);
   sequence.table.Clear();
+  EndRestore(sequence);
+  std::erase_if(plan->restores, [slot](const PlannedRestore& restore) { return restore.slot == slot; });
   sequence.computed = 0;
   sequence.state = State::kWaiting;
   running_.erase(std::find(running_.begin(), running_.end(), slot));
@@ -365,7 +417,7 @@ void Scheduler::Publish(int32_t slot) {
 
 void Scheduler::CheckIntegrity() const {
   std::vector<const BlockTable*> tables;
-  int32_t here = 0;
+  int32_t here = 0, restoring = 0;
   for (int32_t slot = 0; slot < static_cast<int32_t>(sequences_.size()); ++slot) {
     const Sequence& s = at(slot);
     const bool listed = std::ranges::find(running_, slot) != running_.end();
@@ -377,9 +429,16 @@ void Scheduler::CheckIntegrity() const {
       CHECK(queue_.InLine(slot));
       CHECK(s.table.blocks().empty());
       CHECK_EQ(s.computed, 0);
+      CHECK_EQ(s.restore_end, 0);
+    }
+    if (s.restore_end > 0) {
+      ++restoring;
+      CHECK(!s.planned);
+      CHECK_EQ(s.computed % kBlockTokens, 0);
+      CHECK_LE(s.restore_end * kBlockTokens, std::min(s.length, s.table.capacity_tokens()));
     }
     // A sequence that decodes has one token to compute; one whose step is under way has none.
-    CHECK(queue_.InLine(slot) || s.remaining() <= 1 || s.planned);
+    CHECK(queue_.InLine(slot) != (s.restore_end > 0) || s.remaining() <= 1 || s.planned);
     CHECK_LE(s.computed, s.length);
     CHECK_LE(s.computed, s.table.capacity_tokens());
     CHECK_LE(s.length, s.spec.prompt_tokens + s.spec.max_tokens);
@@ -388,6 +447,7 @@ void Scheduler::CheckIntegrity() const {
   }
   CHECK_EQ(here, here_);
   CHECK(std::ranges::is_sorted(running_, {}, [&](int32_t slot) { return at(slot).number; }));
+  CHECK_EQ(restoring, restoring_);
   CHECK_LE(running(), limits_.sequences_max);
   CHECK_EQ(static_cast<size_t>(here_) + free_slots_.size(), sequences_.size());
   queue_.CheckIntegrity();

@@ -13,6 +13,9 @@
 // meets a block that another sequence has published since. A sequence whose next block is computed by one that this
 // step has planned before it leaves that block to it, and looks again in the next step. It waits for nobody else, and
 // whoever it waits for gets rows now, so there is nothing to hand over when that one ends and nobody waits for ever.
+//
+// Second tier (restore.h): a sequence whose blocks are being restored is running, holds them, and gets no rows. Others
+// leave these blocks to it as if it computed them.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +31,7 @@
 #include "queueing/waiting_queue.h"
 #include "scheduler/draft_planner.h"
 #include "scheduler/prompt_budget.h"
+#include "scheduler/restore.h"
 
 namespace headrace {
 
@@ -70,6 +74,7 @@ struct PlannedSpan {
 struct BatchPlan {
   std::vector<PlannedSpan> spans;
   std::vector<int32_t> preempted;  // slots that lost their blocks in this plan
+  std::vector<PlannedRestore> restores;
   int32_t rows = 0;
   int32_t prompt_rows = 0;    // of these, of prompts
   int32_t starts = 0;         // sequences that left the line for good: the first plan with rows of theirs
@@ -119,6 +124,14 @@ class Scheduler {
   // Sequences that may begin without waiting for another to end.
   int32_t free_places() const { return std::max(0, limits_.sequences_max - (here_ - queue_.waiting())); }
 
+  // Who is asked at admissions from now on; outlives the scheduler or the next call. Null: nobody.
+  void SetRestorer(BlockRestorer* restorer) { restorer_ = restorer; }
+  void SetBlockNotes(BlockNotes* notes) { pool_.SetNotes(notes); }
+  // The first `blocks` of those that the sequence waits for are filled, the others will not be; they are published.
+  void Restored(int32_t slot, int64_t blocks);
+  // Sequences that wait for blocks.
+  int32_t restoring() const { return restoring_; }
+
   std::span<const int32_t> blocks(int32_t slot) const;
   int64_t max_tokens(int32_t slot) const { return at(slot).spec.max_tokens; }
   bool HasWork() const { return here_ > 0; }
@@ -148,10 +161,11 @@ class Scheduler {
     int64_t expected_hits = 0;  // blocks that the cache held when it was asked last: an estimate, for the order only
     bool asked = false;         // counted in PrefixCounts::asked
     uint64_t number = 0;        // arrival order
-    bool started = false;       // has had rows
+    bool started = false;       // has had rows, or waits for blocks
     bool planned = false;       // in the plan under construction
     DraftOffer offer;
     uint64_t offered_for = 0;  // the plan that the offer is for
+    int64_t restore_end = 0;    // its blocks from computed / 64 up to here are being restored; 0: none are
     BlockTable table;
     Band band() const { return spec.place.band; }
     int64_t remaining() const { return length - computed; }
@@ -180,6 +194,11 @@ class Scheduler {
   bool Admit(int32_t slot, BatchPlan* plan);
   bool HasRoomFor(const Sequence& sequence) const;
   void Adopt(Sequence& sequence);
+  void CountCached(Sequence& sequence);
+  void StartRestore(int32_t slot, BatchPlan* plan);
+  void EndRestore(Sequence& sequence);
+  void Begin(int32_t slot, BatchPlan* plan);
+  bool RestoresBlock(const Sequence& sequence, int64_t block, const BlockName& name) const;
   bool LeavesNextBlockToAnother(const Sequence& sequence, int64_t next, const BatchPlan& plan) const;
   bool JoinPlan(int32_t slot, bool* door_closed, BatchPlan* plan);
   bool GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan);
@@ -199,6 +218,8 @@ class Scheduler {
   bool batch_rests_ = false;
   bool resting_ = false;  // in the plan under construction
   int32_t deferred_ = 0;  // waiting ones that it leaves to others' blocks
+  int32_t restoring_ = 0;
+  BlockRestorer* restorer_ = nullptr;
   uint64_t next_number_ = 0;
   uint64_t preemptions_ = 0;
   PrefixCounts prefix_counts_;
