@@ -45,6 +45,8 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
   dropped_.reserve(slots);
   bells_.reserve(slots);
   scheduler_.ReservePlan(&plan_);
+  if (options.prefix_cache && options.second_tier != nullptr && options.second_tier->any())
+    mover_ = std::make_unique<BlockMover>(*options.second_tier, executor, scheduler_, clock, bell_);
   const auto sequences = static_cast<size_t>(description_.sequences_max);
   input_.token_ids.reserve(static_cast<size_t>(description_.rows_max));
   input_.spans.reserve(sequences);
@@ -59,20 +61,19 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
 Engine::~Engine() = default;
 
 TimeNs Engine::Step(TimeNs now) {
+  if (mover_) mover_->BringIn(now);
   {
     const MutexLock lock(mutex_);
     DropCancelledAndLate(now);
+    if (mover_) mover_->EndRestores(now);
     OfferDrafts();
     scheduler_.Plan(&plan_);
     Build();
   }
+  if (mover_) mover_->Follow(plan_, now);
   const TimeNs began = clock_.Now();
-  Result<const StepOutput*> output = nullptr;
-  if (!plan_.spans.empty()) {
-    const Status submitted = executor_.Submit(input_);
-    output = submitted ? executor_.Wait() : std::unexpected(submitted.error());
-  }
-  bool more = false;
+  Result<const StepOutput*> output = Forward();
+  TimeNs wake = kNever;
   {
     const MutexLock lock(mutex_);
     if (!output) FailStep(output.error());
@@ -82,11 +83,12 @@ TimeNs Engine::Step(TimeNs now) {
       Commit(ended, **output);
     }
     Publish(now);
-    more = scheduler_.HasWork();
+    wake = NextWakeUp(now);
   }
+  if (mover_) mover_->WriteBehind(now);
   RingBells();
   if (options_.check_integrity) CheckIntegrity();
-  return more ? now : kNever;
+  return wake;
 }
 
 // ---- before the step -----------------------------------------------------------------------------------------------
@@ -131,6 +133,7 @@ void Engine::FailExpired(Active& active, TimeNs now) {
 }
 
 void Engine::Drop(int32_t slot) {
+  if (mover_) mover_->Forget(slot);
   scheduler_.Remove(slot);
   slots_.erase(std::find(slots_.begin(), slots_.end(), slot));
   by_slot_[static_cast<size_t>(slot)].reset();
@@ -178,6 +181,16 @@ void Engine::AddSample(const Active& active, int32_t row, int32_t span, int32_t 
                             static_cast<int32_t>(input_.adjustments.size()), static_cast<int32_t>(entries.size()),
                             active.request->sampling});
   input_.adjustments.insert(input_.adjustments.end(), entries.begin(), entries.end());
+}
+
+Result<const StepOutput*> Engine::Forward() {
+  if (plan_.spans.empty()) return nullptr;
+  const TimeNs began = clock_.Now();
+  const Status submitted = executor_.Submit(input_);
+  if (!submitted) return std::unexpected(submitted.error());
+  Result<const StepOutput*> output = executor_.Wait();
+  if (mover_ && 2 * plan_.prompt_rows > plan_.rows) mover_->CountStep(clock_.Now() - began, plan_.rows);
+  return output;
 }
 
 // ---- commit --------------------------------------------------------------------------------------------------------
@@ -354,6 +367,12 @@ void Engine::Climb(TimeNs now) {
   scheduler_.RestBatch(brown_out_.AtLeast(Rung::kNoBatch));
   stats_.rung.store(static_cast<int32_t>(brown_out_.rung()), std::memory_order_relaxed);
   for (size_t i = 0; i < kRungs; ++i) stats_.brown_outs[i].store(brown_out_.climbed()[i], std::memory_order_relaxed);
+}
+
+// When restores are all there is to do, the disk tells.
+TimeNs Engine::NextWakeUp(TimeNs now) const {
+  if (mover_ && plan_.spans.empty() && scheduler_.restoring() > 0) return mover_->NextWakeUp(now);
+  return scheduler_.HasWork() ? now : kNever;
 }
 
 void Engine::CheckIntegrity() const {

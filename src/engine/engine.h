@@ -19,6 +19,7 @@
 #include "base/ring.h"
 #include "engine/acceptance.h"
 #include "engine/adjustment_table.h"
+#include "engine/block_mover.h"
 #include "engine/request.h"
 #include "engine/tenant_texts.h"
 #include "executor/executor.h"
@@ -39,6 +40,7 @@ struct EngineOptions {
   TimeNs itl_target = 0;                  // of a step in which answers wait for a token; 0: automatic, kNever: none
   TimeNs brown_out_wait = kBrownOutWait;  // see queueing/brown_out.h; 0: never
   int32_t drafts_max = 0;                 // draft tokens of one sequence and step; 0: no speculation
+  SecondTier* second_tier = nullptr;      // outlives the engine; null: none. Without prefix_cache it is not used
   BlockKey cache_key{};                   // secret: whoever has it can make two blocks whose names collide
 };
 
@@ -92,6 +94,7 @@ class Engine {
   void DropCancelledAndLate(TimeNs now) REQUIRES_LOCK(mutex_);
   void FailExpired(Active& active, TimeNs now) REQUIRES_LOCK(mutex_);
   void Build() REQUIRES_LOCK(mutex_);
+  Result<const StepOutput*> Forward();
   void BuildSpan(const PlannedSpan& planned) REQUIRES_LOCK(mutex_);
   void AddSample(const Active& active, int32_t row, int32_t span, int32_t target, uint64_t position);
   // Speculation: drafts.cc.
@@ -117,6 +120,7 @@ class Engine {
   void Drop(int32_t slot) REQUIRES_LOCK(mutex_);
   void RingBells();
   void Publish(TimeNs began) REQUIRES_LOCK(mutex_);
+  TimeNs NextWakeUp(TimeNs now) const REQUIRES_LOCK(mutex_);
 
   Executor& executor_;
   const Tokenizer& tokenizer_;
@@ -134,6 +138,7 @@ class Engine {
   std::vector<std::unique_ptr<Active>> by_slot_;
   std::vector<int32_t> slots_ GUARDED_BY(mutex_);  // in use
   std::vector<int32_t> dropped_;                   // scratch
+  std::unique_ptr<BlockMover> mover_;              // null without a second tier
   BatchPlan plan_;
   StepInput input_;
   TenantTexts tenant_texts_;

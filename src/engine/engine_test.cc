@@ -437,6 +437,47 @@ std::string Letters(uint64_t seed, size_t count) {
   return text;
 }
 
+TEST(EngineTest, AStepThatRestoresAllocatesNothing) {
+  if (!kCountsAllocations) GTEST_SKIP() << "allocations are not counted in this build";
+  SecondTier tier{.memory = *MemoryTier::Make(200 * 512, 512)};
+  VirtualClock clock;
+  Script script;  // without replies: those allocate
+  script.kv_blocks = 40;
+  ScriptedExecutor executor(script, [&](TimeNs t) { clock.Advance(t); });
+  const auto tokenizer = ScriptTokenizer(script);
+  Engine engine(executor, *tokenizer, clock, {.waiting_max = 8, .second_tier = &tier});
+  std::vector<std::shared_ptr<EngineStream>> streams;
+  const auto submit = [&](const std::string& prompt, int64_t tokens) {
+    auto r = std::make_unique<EngineRequest>();
+    r->prompt.assign(prompt.begin(), prompt.end());
+    r->max_tokens = tokens;
+    r->ignore_eos = true;
+    streams.push_back(*engine.Submit(std::move(r), nullptr));
+  };
+  const auto run = [&](int steps) {
+    for (int i = 0; i < steps && engine.Step(clock.Now()) != kNever; ++i) {
+    }
+  };
+  for (uint64_t i = 0; i < 8; ++i) submit(Letters(i, 30), 20);  // the executor's vectors have their size
+  run(1000);
+  const std::string shared = Letters(1, 1200);
+  for (uint64_t i = 0; i < 3; ++i) {
+    submit(shared, 5);
+    run(1000);
+    submit(Letters(10 + i, 2400), 5);  // takes the whole pool
+    run(1000);
+  }
+  for (uint64_t i = 0; i < 6; ++i) submit(shared + Letters(50 + i, 100), 300);
+  const uint64_t restored = tier.memory->stats().restored.load();
+  run(1);  // takes them in
+  counting = true;
+  run(300);
+  counting = false;
+  EXPECT_EQ(allocations, 0u);
+  EXPECT_GT(tier.memory->stats().restored.load(), restored);
+  run(10'000);
+}
+
 TEST(EngineTest, APromptIsComputedOnceForAllOfATenantAndForNoOther) {
   World w(
       R"({"kv_blocks": 60, "replies": [{"match": "one!", "pieces": ["first"]}, {"match": "two!", "pieces": ["second"]},
