@@ -27,6 +27,20 @@ Script ScriptOf(const SimulationOptions& o) {
   return script;
 }
 
+SecondTier TierOf(const SimulationOptions& o, MemoryFiles& files, const Clock& clock, const ExecutorDescription& d) {
+  SecondTier tier{.virtual_disk_took = o.disk_us_per_block * kNsPerUs};
+  if (o.memory_tier_blocks > 0)
+    tier.memory =
+        std::move(MemoryTier::Make(static_cast<uint64_t>(o.memory_tier_blocks) * d.block_bytes, d.block_bytes).value());
+  if (o.disk_tier_blocks == 0) return tier;
+  // A file takes whole pages; these blocks take one.
+  auto folder = BlockFolder::Open(std::make_unique<MemoryFolder>(files),
+                                  std::make_unique<BlockSeal>(DeploymentKey::Draw(), d.fingerprint, d.block_bytes),
+                                  uint64_t{4096} * o.disk_tier_blocks);
+  tier.disk = std::move(DiskTier::Make(std::move(folder.value()), clock).value());
+  return tier;
+}
+
 class Simulation {
  public:
   Simulation(const SimulationOptions& options, std::unique_ptr<Tokenizer> tokenizer)
@@ -34,11 +48,13 @@ class Simulation {
         random_(options.seed),
         tokenizer_(std::move(tokenizer)),
         executor_(ScriptOf(options), [this](TimeNs time) { clock_.Advance(time); }),
+        tier_(TierOf(options, files_, clock_, executor_.Describe())),
         engine_(executor_, *tokenizer_, clock_,
                 {.waiting_max = options.waiting_max,
                  .check_integrity = options.check,
                  .prefix_cache = options.prefix_cache,
-                 .drafts_max = options.drafts_max}) {
+                 .drafts_max = options.drafts_max,
+                 .second_tier = &tier_}) {
     clock_.Set(1);
   }
 
@@ -47,10 +63,12 @@ class Simulation {
     while (next_arrival_ < arrivals_.size() || engine_.inside() > 0) {
       Arrive();
       CancelDue();
+      DamageDisk();
       const TimeNs wake = engine_.Step(clock_.Now());
       Collect();
-      if (wake == kNever && next_arrival_ < arrivals_.size())
-        clock_.Set(std::max(clock_.Now(), arrivals_[next_arrival_].at));
+      const TimeNs arrival = next_arrival_ < arrivals_.size() ? arrivals_[next_arrival_].at : kNever;
+      if (const TimeNs next = std::min(wake, arrival); next != kNever && wake > clock_.Now())
+        clock_.Set(std::max(clock_.Now(), next));
     }
     engine_.Step(clock_.Now());
     return Finish();
@@ -127,6 +145,16 @@ class Simulation {
     std::erase_if(open_, [](const Open& open) { return open.done; });
   }
 
+  void DamageDisk() {
+    if (options_.damaged_share == 0 || files_.files.empty()) return;
+    files_.full = random_.Uniform() < options_.damaged_share / 50;  // the tier rests long after each
+    if (random_.Uniform() >= options_.damaged_share) return;
+    auto file = std::next(files_.files.begin(), static_cast<int64_t>(random_.Below(files_.files.size())));
+    std::vector<std::byte>& bytes = file->second.bytes;
+    bytes[random_.Below(bytes.size())] ^= static_cast<std::byte>(1 << random_.Below(8));
+    if (random_.Below(4) == 0) bytes.resize(1 + random_.Below(bytes.size()));
+  }
+
   void Collect() {
     for (Open& open : open_) {
       for (TokenEvent event; open.stream->Pop(event);) {
@@ -164,6 +192,12 @@ class Simulation {
     report_.prefix_asked_tokens = s.prefix_asked_tokens.load();
     report_.prefix_hit_tokens = s.prefix_hit_tokens.load();
     report_.prefix_evictions = s.prefix_evictions.load();
+    for (const TierStats* stats :
+         {tier_.memory ? &tier_.memory->stats() : nullptr, tier_.disk ? &tier_.disk->stats() : nullptr}) {
+      if (stats == nullptr) continue;
+      report_.restored_blocks += stats->restored.load();
+      report_.damaged_blocks += stats->damaged.load();
+    }
     report_.virtual_time = clock_.Now();
     report_.kv_blocks_left_in_use = s.kv_blocks_used.load();
     std::sort(ttft_ms_.begin(), ttft_ms_.end());
@@ -179,6 +213,8 @@ class Simulation {
   VirtualClock clock_;
   std::unique_ptr<Tokenizer> tokenizer_;
   ScriptedExecutor executor_;
+  MemoryFiles files_;
+  SecondTier tier_;
   Engine engine_;
   std::vector<Arrival> arrivals_;
   size_t next_arrival_ = 0;

@@ -30,7 +30,12 @@ struct SimulationOptions {
   int32_t letters = 26;    // that answers are made of; few repeat themselves
   double queue_timeout_s = 30;
   bool prefix_cache = true;
-  bool check = true;  // every invariant after every step, by CHECK
+  // Below the pool; 0: none.
+  int32_t memory_tier_blocks = 0;
+  int32_t disk_tier_blocks = 0;
+  int64_t disk_us_per_block = 1000;
+  double damaged_share = 0;  // of steps before which a block on disk is damaged; for a fiftieth of it the disk is full
+  bool check = true;         // every invariant after every step, by CHECK
 };
 
 constexpr int kFamilies = 8;
@@ -48,6 +53,7 @@ struct SimulationReport {
   uint64_t rows = 0;
   uint64_t drafted_tokens = 0, accepted_tokens = 0;
   uint64_t prefix_asked_tokens = 0, prefix_hit_tokens = 0, prefix_evictions = 0;
+  uint64_t restored_blocks = 0, damaged_blocks = 0;  // of both tiers
   TimeNs virtual_time = 0;
   double ttft_ms_p50 = 0, ttft_ms_p99 = 0;
   int32_t kv_blocks_left_in_use = 0;  // after the last request: must be 0

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <tuple>
 
 #include "base/random.h"
 
@@ -19,7 +20,12 @@ void ExpectNothingLost(const SimulationOptions& o, const SimulationReport& r) {
 }
 
 TEST(SimulationTest, TenThousandRequestsHoldEveryInvariantAndRepeatExactly) {
-  SimulationOptions options{.seed = 7, .requests = 10'000, .requests_per_second = 12};
+  SimulationOptions options{.seed = 7,
+                            .requests = 10'000,
+                            .requests_per_second = 12,
+                            .memory_tier_blocks = 50,
+                            .disk_tier_blocks = 300,
+                            .damaged_share = 0.01};
   const auto first = RunSimulation(options);
   ASSERT_TRUE(first) << first.error().message;
   ExpectNothingLost(options, *first);
@@ -55,6 +61,10 @@ TEST(SimulationTest, ManySeedsOnMachinesOfRandomShape) {
       o.letters = 1 + static_cast<int32_t>(random.Below(4));
       o.row_us = static_cast<int64_t>(random.Below(600));
     }
+    if (random.Below(2) == 0) o.memory_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
+    if (random.Below(2) == 0) o.disk_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
+    o.disk_us_per_block = static_cast<int64_t>(random.Below(20'000));
+    o.damaged_share = random.Below(3) == 0 ? 0.05 : 0;
     const auto report = RunSimulation(o);
     ASSERT_TRUE(report) << report.error().message;
     ExpectNothingLost(o, *report);
@@ -100,6 +110,33 @@ TEST(SimulationTest, DraftsChangeNoAnswerAndSaveSteps) {
               static_cast<unsigned long long>(with->drafted_tokens),
               static_cast<unsigned long long>(with->accepted_tokens), static_cast<unsigned long long>(with->steps),
               static_cast<unsigned long long>(without->steps));
+}
+
+// The same below the pool, where a wrong block would change an answer, and damage only costs time.
+TEST(SimulationTest, TiersChangeNoAnswerAndSaveWhatTheyRestore) {
+  SimulationOptions o{.seed = 5, .requests = 1500, .requests_per_second = 8, .cancelled_share = 0, .waiting_max = 1500};
+  o.queue_timeout_s = 1e6;
+  o.shared_share = 0.8;
+  o.kv_blocks = 48;
+  const auto pool = RunSimulation(o);
+  ASSERT_TRUE(pool);
+  const std::tuple<int32_t, int32_t, double> cases[] = {{400, 0, 0}, {0, 2000, 0}, {100, 2000, 0}, {50, 2000, 0.02}};
+  for (const auto& [memory, disk, damaged] : cases) {
+    o.memory_tier_blocks = memory;
+    o.disk_tier_blocks = disk;
+    o.damaged_share = damaged;
+    const auto tiers = RunSimulation(o);
+    ASSERT_TRUE(tiers);
+    EXPECT_EQ(tiers->answers_hash, pool->answers_hash);
+    EXPECT_EQ(tiers->finished, 1500);
+    EXPECT_GT(tiers->restored_blocks, 100u);
+    EXPECT_EQ(tiers->damaged_blocks > 0, damaged > 0);
+    EXPECT_LT(tiers->prompt_tokens, pool->prompt_tokens);
+    std::printf("%d blocks in memory, %d on disk, damage %.2f: %llu restored, %llu prompt tokens (pool alone %llu)\n",
+                memory, disk, damaged, static_cast<unsigned long long>(tiers->restored_blocks),
+                static_cast<unsigned long long>(tiers->prompt_tokens),
+                static_cast<unsigned long long>(pool->prompt_tokens));
+  }
 }
 
 TEST(SimulationTest, NothingSharedCostsNothing) {
