@@ -78,28 +78,37 @@ struct Setting {
   bool prefix_cache = true;
   int32_t drafts_max = 0;
   bool wrong_block = false;  // a fault: who begins with cached blocks gets another one for its first
+  int64_t memory_tier_blocks = 0;
+  std::string cache_folder = {};  // of a tier on disk; "": none
+  bool wrong_restore = false;     // a fault: a restored block has one byte that it did not have
 };
 
-// An executor whose caller gave a request the wrong cached block.
+// An executor whose caller gave a request the wrong cached block, or a block the wrong bytes.
 class WrongBlockExecutor final : public Executor {
  public:
-  explicit WrongBlockExecutor(Executor& executor) : executor_(executor) {}
+  WrongBlockExecutor(Executor& executor, bool wrong_block, bool wrong_restore)
+      : executor_(executor), wrong_block_(wrong_block), wrong_restore_(wrong_restore) {}
   const ExecutorDescription& Describe() const override { return executor_.Describe(); }
   Status Submit(const StepInput& input) override {
     input_ = input;
     for (const StepSpan& span : input.spans) {
       if (seen_.insert(span.request).second && span.first_position > 0) wronged_.insert(span.request);
       int32_t& first = input_.blocks[static_cast<size_t>(span.first_block)];
-      if (wronged_.contains(span.request)) first = (first + 1) % Describe().kv_blocks;
+      if (wrong_block_ && wronged_.contains(span.request)) first = (first + 1) % Describe().kv_blocks;
     }
     return executor_.Submit(input_);
   }
   Result<const StepOutput*> Wait() override { return executor_.Wait(); }
   void ReadBlock(int32_t block, std::span<std::byte> out) const override { executor_.ReadBlock(block, out); }
-  void WriteBlock(int32_t block, std::span<const std::byte> bytes) override { executor_.WriteBlock(block, bytes); }
+  void WriteBlock(int32_t block, std::span<const std::byte> bytes) override {
+    std::vector<std::byte> written(bytes.begin(), bytes.end());
+    if (wrong_restore_) written[3] ^= std::byte{0x20};
+    executor_.WriteBlock(block, written);
+  }
 
  private:
   Executor& executor_;
+  const bool wrong_block_, wrong_restore_;
   StepInput input_;
   std::set<uint64_t> seen_, wronged_;
 };
@@ -119,12 +128,15 @@ class Runner {
     EXPECT_TRUE(executor) << executor.error().message;
     executor_ = std::move(*executor);
     executor_->ObserveLogits([this](const StepInput& input, const float* logits) { Observe(input, logits); });
-    wrong_ = std::make_unique<WrongBlockExecutor>(*executor_);
-    Executor& used = setting.wrong_block ? static_cast<Executor&>(*wrong_) : *executor_;
+    wrong_ = std::make_unique<WrongBlockExecutor>(*executor_, setting.wrong_block, setting.wrong_restore);
+    const bool wrong = setting.wrong_block || setting.wrong_restore;
+    Executor& used = wrong ? static_cast<Executor&>(*wrong_) : *executor_;
+    OpenTiers();
     const EngineOptions engine{.waiting_max = 256,
                                .check_integrity = true,
                                .prefix_cache = setting.prefix_cache,
-                               .drafts_max = setting.drafts_max};
+                               .drafts_max = setting.drafts_max,
+                               .second_tier = &tier_};
     engine_ = std::make_unique<Engine>(used, *tokenizer_, clock_, engine);
   }
 
@@ -143,9 +155,23 @@ class Runner {
   uint64_t drafted_tokens() const { return engine_->stats().drafted_tokens.load(); }
   uint64_t accepted_tokens() const { return engine_->stats().accepted_tokens.load(); }
   uint64_t steps() const { return engine_->stats().steps.load(); }
+  const SecondTier& tier() const { return tier_; }
   uint64_t prefix_hit_tokens() const { return engine_->stats().prefix_hit_tokens.load(); }
 
  private:
+  void OpenTiers() {
+    const ExecutorDescription& d = executor_->Describe();
+    if (setting_.memory_tier_blocks > 0)
+      tier_.memory =
+          *MemoryTier::Make(static_cast<uint64_t>(setting_.memory_tier_blocks) * d.block_bytes, d.block_bytes);
+    if (setting_.cache_folder.empty()) return;
+    static const DeploymentKey key = DeploymentKey::Draw();
+    auto folder = BlockFolder::Open(*OpenFolder(setting_.cache_folder),
+                                    std::make_unique<BlockSeal>(key, d.fingerprint, d.block_bytes), 1 << 30);
+    EXPECT_TRUE(folder) << folder.error().message;
+    tier_.disk = *DiskTier::Make(std::move(*folder), clock_);
+    tier_.virtual_disk_took = kNsPerMs;
+  }
   void Observe(const StepInput& input, const float* logits) {
     for (size_t s = 0; s < input.samples.size(); ++s) {
       const auto it = owner_.find(input.spans[static_cast<size_t>(input.samples[s].span)].request);
@@ -211,6 +237,7 @@ class Runner {
   VirtualClock clock_;
   std::unique_ptr<CpuExecutor> executor_;
   std::unique_ptr<WrongBlockExecutor> wrong_;
+  SecondTier tier_;
   std::unique_ptr<Engine> engine_;
   std::map<uint64_t, size_t> owner_;
   std::vector<Answer> answers_;
