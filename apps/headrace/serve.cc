@@ -90,6 +90,10 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.max_waiting = static_cast<int>(s.Integer("max-waiting"));
   o.prefix_cache = s.Text("prefix-cache") == "on";
   o.speculation_tokens = s.Text("speculation") == "off" ? 0 : static_cast<int>(s.Integer("speculation-tokens"));
+  o.cache_dir = s.Text("cache-dir");
+  o.cache_disk_bytes = s.Bytes("cache-disk");
+  o.cache_memory_bytes = s.Bytes("cache-memory");
+  o.cache_key_file = s.Text("cache-key-file");
   o.request_timeout_s = s.Number("request-timeout");
   o.queue_timeout_s = s.Number("queue-timeout");
   o.itl_target_s = s.Number("itl-target");

@@ -9,12 +9,12 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/random.h"
 #include "executor/cpu/cpu_executor.h"
 #include "executor/scripted/script.h"
 #include "executor/scripted/scripted_executor.h"
 #include "json/json.h"
 #include "json/json_fields.h"
+#include "server/cache_tiers.h"
 
 namespace headrace {
 namespace {
@@ -141,7 +141,7 @@ Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& opt
   if (Status loaded = script ? service->LoadScript(options) : service->LoadModel(options); !loaded) {
     return Fail(WithFile(std::move(loaded).error(), options));
   }
-  service->StartEngine(options, clock);
+  HR_RETURN_IF_ERROR(service->StartEngine(options, clock));
   return service;
 }
 
@@ -184,8 +184,10 @@ Status ModelService::LoadModel(const ServeOptions& options) {
   }
   cpu.kv_type = options.kv_int8 ? KvType::kInt8 : KvType::kInt16;
   cpu.kv_bytes = options.kv_memory_bytes;
+  const uint64_t available = AvailableMemoryBytes();
+  cpu.available_bytes = std::max<uint64_t>(1, available - std::min(available, CacheTierBytes(options)));
   if (options.kv_memory_bytes == 0) {
-    cpu.kv_bytes = DefaultKvBytes(config, cpu.kv_type, cpu.context, options.max_sequences, AvailableMemoryBytes());
+    cpu.kv_bytes = DefaultKvBytes(config, cpu.kv_type, cpu.context, options.max_sequences, cpu.available_bytes);
     cpu.kv_bytes_least = LeastKvBytes(config, cpu.kv_type, cpu.context);
   }
   cpu.pack_folder = options.pack_cache;
@@ -211,7 +213,9 @@ Status ModelService::SetTemplate(const ServeOptions& options, std::string from_m
   return {};
 }
 
-void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
+Status ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
+  HR_ASSIGN_OR_RETURN(const DeploymentKey key, CacheKey(options));
+  HR_ASSIGN_OR_RETURN(second_tier_, OpenSecondTier(options, key, description(), clock));
   preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
   engine_ =
       std::make_unique<Engine>(*executor_, *tokenizer_, clock,
@@ -221,8 +225,10 @@ void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) 
                                              .itl_target = static_cast<TimeNs>(options.itl_target_s * kNsPerSecond),
                                              .brown_out_wait = static_cast<TimeNs>(options.brown_out_s * kNsPerSecond),
                                              .drafts_max = options.speculation_tokens,
-                                             .cache_key = {EntropySeed(), EntropySeed()}});
+                                             .second_tier = &second_tier_,
+                                             .cache_key = BlockNameKey(key)});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
+  return {};
 }
 
 std::string SamplingPlan(const SamplingDefaults& defaults) {
@@ -240,7 +246,8 @@ std::string SamplingPlan(const SamplingDefaults& defaults) {
 
 std::string ModelService::PlanLines() const {
   const std::string sampling = SamplingPlan(defaults_);
-  return sampling.empty() ? MemoryPlan() : MemoryPlan() + "\n" + sampling;
+  const std::string cache = CachePlan(second_tier_);
+  return MemoryPlan() + (cache.empty() ? "" : "\n" + cache) + (sampling.empty() ? "" : "\n" + sampling);
 }
 
 std::string ModelService::MemoryPlan() const {

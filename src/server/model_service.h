@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "executor/executor.h"
 #include "gateway/preparer.h"
+#include "kv_tier/second_tier.h"
 #include "model/model_config.h"
 #include "server/serve_options.h"
 #include "text/chat_template.h"
@@ -29,6 +30,7 @@ class ModelService {
 
   Engine& engine() { return *engine_; }
   const ExecutorDescription& description() const { return executor_->Describe(); }
+  const SecondTier& second_tier() const { return second_tier_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const Preparer& preparer() const { return *preparer_; }
   int64_t trained_context() const { return trained_context_; }
@@ -48,7 +50,7 @@ class ModelService {
   Status LoadScript(const ServeOptions& options);
   Status LoadModel(const ServeOptions& options);
   Status SetTemplate(const ServeOptions& options, std::string from_model);
-  void StartEngine(const ServeOptions& options, const Clock& clock);
+  Status StartEngine(const ServeOptions& options, const Clock& clock);
 
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> template_;
@@ -56,6 +58,7 @@ class ModelService {
   SamplingDefaults defaults_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Executor> executor_;
+  SecondTier second_tier_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<EngineThread> thread_;
   int64_t trained_context_ = 0;

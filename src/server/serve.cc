@@ -14,6 +14,7 @@
 
 #include "base/exit_code.h"
 #include "base/log.h"
+#include "server/cache_tiers.h"
 #include "server/client_lines.h"
 #include "server/http_api.h"
 #include "server/http_guard.h"
@@ -133,6 +134,7 @@ class Serving {
   void Open(TimeNs begin) {
     backend_ = std::make_unique<LocalBackend>(loop_, model_->engine(), model_->tokenizer());
     WatchEngine(metrics_, model_->engine(), ModelNames(options_)[0], !options_.no_vllm_metrics);
+    WatchTiers(metrics_, model_->second_tier(), model_->description().block_bytes);
     api_->SetModel(model_.get());
     if (draining_) return;
     pipeline_.Open(model_->preparer(), *backend_);

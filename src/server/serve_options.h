@@ -29,9 +29,13 @@ struct ServeOptions {
   int max_sequences = 32;
   int max_waiting = 1024;
   bool prefix_cache = true;
-  int speculation_tokens = 15;   // drafts of one answer and step, at most; 0: none
-  double request_timeout_s = 0;  // 0: none
-  double itl_target_s = 0;       // EngineOptions::itl_target
+  int speculation_tokens = 15;              // drafts of one answer and step, at most; 0: none
+  std::string cache_dir;                    // of KV blocks on disk; "": none
+  uint64_t cache_disk_bytes = 10ull << 30;  // there, at most
+  uint64_t cache_memory_bytes = 0;          // of KV blocks in host memory beside the pool; 0: none
+  std::string cache_key_file;               // "": the user's, where there is a cache_dir
+  double request_timeout_s = 0;             // 0: none
+  double itl_target_s = 0;                  // EngineOptions::itl_target
   double queue_timeout_s = 0;
   double brown_out_s = 30;       // EngineOptions::brown_out_wait
   double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short
