@@ -44,6 +44,9 @@ class WordsExecutor final : public Executor {
     clock_.Advance(kNsPerMs + static_cast<TimeNs>(input_->token_ids.size()) * 20 * kNsPerUs);
     return &output_;
   }
+  // It has no KV cache.
+  void ReadBlock(int32_t, std::span<std::byte>) const override {}
+  void WriteBlock(int32_t, std::span<const std::byte>) override {}
 
  private:
   int32_t& KvAt(const StepSpan& span, int64_t position) {
