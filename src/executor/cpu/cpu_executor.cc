@@ -16,6 +16,8 @@ namespace {
 
 static_assert(kBlockTokens == kPageTokens, "a KV block is one attention page");
 
+// KV pages that are ready before they are used: about ten prompts of a thousand tokens of a small model.
+constexpr uint64_t kKvStockBytes = 256ull << 20;
 // Raised whenever the bits of Forward or what a seed draws from them change; tests/laws/golden_logits.txt sees the
 // former.
 constexpr int kNumericsVersion = 4;
@@ -78,6 +80,8 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Load(const ModelFile& file, co
   e->kv_.type = options.kv_type;
   e->kv_.k = e->k_pages_.data();
   e->kv_.v = e->v_pages_.data();
+  e->populator_ = std::make_unique<PagePopulator>(
+      std::vector{std::span(e->k_pages_.data(), half), std::span(e->v_pages_.data(), half)}, kKvStockBytes / 2);
 
   HR_ASSIGN_OR_RETURN(e->logits_, HugeBuffer::Allocate(logit_bytes, "the logits"));
   for (int w = 0; w < options.threads; ++w)
@@ -119,9 +123,14 @@ void CpuExecutor::Forward(const StepInput& input) {
   logit_rows_.clear();
   for (const StepSpan& s : input.spans) spans_.push_back({s.first_row, s.rows, s.first_position, s.first_block});
   for (const StepSample& s : input.samples) logit_rows_.push_back(s.row);
+  int32_t last_block = -1;
+  for (int32_t block : input.blocks) last_block = std::max(last_block, block);
+  populator_->Use(static_cast<uint64_t>(last_block + 1) * description_.block_bytes / 2);
+  populator_->SetBusy(true);
   const int workers = pool_->active();
   model_->Forward(*pool_, {input.token_ids, spans_, input.blocks, logit_rows_}, kv_,
                   reinterpret_cast<float*>(logits_.data()));
+  populator_->SetBusy(false);
   if (pool_->active() < workers && !crowded_) {
     crowded_ = true;
     LOG_INFO(

@@ -8,6 +8,7 @@
 
 #include "base/compute_pool.h"
 #include "base/huge_buffer.h"
+#include "base/page_populator.h"
 #include "executor/executor.h"
 #include "kernels/kernel_table.h"
 #include "model/llama.h"
@@ -60,7 +61,8 @@ class CpuExecutor final : public Executor {
   std::unique_ptr<LlamaModel> model_;
   HugeBuffer k_pages_, v_pages_;
   KvPages kv_;
-  bool crowded_ = false;  // said once
+  std::unique_ptr<PagePopulator> populator_;  // of the pages
+  bool crowded_ = false;                      // said once
   std::vector<ForwardSpan> spans_;
   std::vector<int32_t> logit_rows_;
   HugeBuffer logits_;                               // float [logit_rows_max][vocab_size]
