@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace headrace {
@@ -12,7 +13,8 @@ Result<StepCost> StepCost::Make(const StepCostConstants& c) {
   const std::pair<const char*, double> values[] = {{"step_us", c.step_us},
                                                    {"prompt_row_us", c.prompt_row_us},
                                                    {"decode_row_us", c.decode_row_us},
-                                                   {"context_token_ns", c.context_token_ns}};
+                                                   {"context_token_ns", c.context_token_ns},
+                                                   {"prompt_pair_ns", c.prompt_pair_ns}};
   for (const auto& [name, value] : values) {
     if (!(value >= 0 && value <= kHourUs))
       return Fail(ErrorCode::kInvalidArgument, fmt::format("{} is {}, but 0 to {} is possible.", name, value, kHourUs),
@@ -27,16 +29,22 @@ Result<StepCost> StepCost::Make(const StepCostConstants& c) {
 TimeNs StepCost::Of(const StepLoad& load) const {
   const double us = constants_.step_us + static_cast<double>(load.prompt_rows) * constants_.prompt_row_us +
                     static_cast<double>(load.decode_rows) * constants_.decode_row_us +
-                    static_cast<double>(load.context_tokens) * constants_.context_token_ns / 1000;
+                    static_cast<double>(load.context_tokens) * constants_.context_token_ns / 1000 +
+                    static_cast<double>(load.prompt_pairs) * constants_.prompt_pair_ns / 1000;
   return static_cast<TimeNs>(us * 1000 + 0.5);
 }
 
-int64_t StepCost::PromptRowsWithin(TimeNs target, const StepLoad& load) const {
-  const TimeNs left = target - Of(load);
+// n rows from position p on make n p + n (n + 1) / 2 pairs: the largest n of a quadratic equation.
+int64_t StepCost::PromptRowsWithin(TimeNs target, const StepLoad& load, int64_t first_position) const {
+  const auto left = static_cast<double>(target - Of(load));
   if (left <= 0) return 0;
-  if (constants_.prompt_row_us <= 0) return INT32_MAX;
-  return static_cast<int64_t>(
-      std::min(static_cast<double>(left) / (constants_.prompt_row_us * 1000), double{INT32_MAX}));
+  const double half = constants_.prompt_pair_ns / 2;
+  const double row =
+      constants_.prompt_row_us * 1000 + constants_.prompt_pair_ns * (static_cast<double>(first_position) + 0.5);
+  if (row <= 0) return INT32_MAX;
+  // The form that does not cancel where the square is small, or none.
+  const double rows = 2 * left / (row + std::sqrt(row * row + 4 * half * left));
+  return static_cast<int64_t>(std::min(rows, double{INT32_MAX}));
 }
 
 }  // namespace headrace

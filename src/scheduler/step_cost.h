@@ -14,6 +14,7 @@ struct StepCostConstants {
   double prompt_row_us = 50;
   double decode_row_us = 60;
   double context_token_ns = 12;
+  double prompt_pair_ns = 0;  // of a prompt's row and a token before it, to which it attends
 };
 
 // What a step computes.
@@ -21,6 +22,18 @@ struct StepLoad {
   int64_t prompt_rows = 0;
   int64_t decode_rows = 0;
   int64_t context_tokens = 0;  // that the decoding sequences attend to, together
+  int64_t prompt_pairs = 0;    // the same of the prompts' rows, each
+
+  // Rows of one sequence from `first_position` on. One row behind its prompt decodes; more are computed again.
+  void Add(int64_t first_position, int64_t rows, int64_t prompt_tokens) {
+    if (rows == 1 && first_position >= prompt_tokens) {
+      ++decode_rows;
+      context_tokens += first_position + 1;
+    } else {
+      prompt_rows += rows;
+      prompt_pairs += rows * first_position + rows * (rows + 1) / 2;
+    }
+  }
 };
 
 class StepCost {
@@ -31,8 +44,9 @@ class StepCost {
   static Result<StepCost> Make(const StepCostConstants& constants);
 
   TimeNs Of(const StepLoad& load) const;
-  // Prompt rows that a step may take beside `load` and last no longer than `target`; 0 when it is longer already.
-  int64_t PromptRowsWithin(TimeNs target, const StepLoad& load) const;
+  // Prompt rows from `first_position` on that a step may take beside `load` and last no longer than `target`; 0 when it
+  // is longer already.
+  int64_t PromptRowsWithin(TimeNs target, const StepLoad& load, int64_t first_position = 0) const;
   const StepCostConstants& constants() const { return constants_; }
 
  private:
