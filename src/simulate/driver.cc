@@ -6,6 +6,12 @@
 #include "base/random.h"
 
 namespace headrace {
+namespace {
+
+// Steps without a row, one after another, that an engine with work may take: drops of who left or came too late.
+constexpr int kIdleStepsMost = 1000;
+
+}  // namespace
 
 TrafficDriver::TrafficDriver(std::span<const RecordedRequest> requests, VirtualClock& clock, Maker maker)
     : requests_(requests), clock_(clock), maker_(std::move(maker)), results_(requests.size()) {
@@ -25,10 +31,13 @@ void TrafficDriver::Attach(Engine& engine, Faults* faults) {
 void TrafficDriver::Run() {
   while (next_ < requests_.size() || engine_->inside() > 0) {
     if (faults_ != nullptr) CancelBy(*faults_);
+    const uint64_t steps = engine_->stats().steps.load(std::memory_order_relaxed);
     const TimeNs wake = engine_->Step(clock_.Now());
     Collect();
+    idle_steps_ = engine_->stats().steps.load(std::memory_order_relaxed) == steps ? idle_steps_ + 1 : 0;
     const TimeNs next = std::min(wake, next_ < requests_.size() ? ArrivalOf(next_) : kNever);
-    if (wake > clock_.Now() && next != kNever) Pass(std::max<TimeNs>(next - clock_.Now(), 0));
+    if (next == kNever || idle_steps_ > kIdleStepsMost) break;  // whoever is inside is lost
+    if (wake > clock_.Now()) Pass(std::max<TimeNs>(next - clock_.Now(), 0));
   }
   engine_->Step(clock_.Now());
   Collect(true);

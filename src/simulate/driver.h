@@ -30,13 +30,14 @@ class TrafficDriver {
 
   // Lets time go by, in which requests arrive.
   void Pass(TimeNs time);
-  // Until every request has ended.
+  // Until every request has ended, or the engine sleeps or idles over work: then some are lost.
   void Run();
 
   const std::vector<RequestResult>& results() const { return results_; }
   // Between two tokens of an answer, all answers together.
   const std::vector<double>& gaps_ms() const { return gaps_ms_; }
   // After Run: requests without an end, which is a fault of the engine.
+  // Without an end, after Run: a fault of the engine.
   size_t lost() const { return open_.size(); }
   // Of every event and its time: equal runs have equal ones.
   uint64_t events_hash() const { return events_hash_; }
@@ -69,6 +70,7 @@ class TrafficDriver {
   size_t next_ = 0;  // to arrive
   std::vector<Open> open_;
   bool any_done_ = false;
+  int idle_steps_ = 0;  // in a row
   std::vector<RequestResult> results_;
   std::vector<double> gaps_ms_;
   bool keep_answers_ = false;
