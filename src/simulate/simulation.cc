@@ -126,6 +126,7 @@ class Simulation {
     report_.rows = s.rows.load();
     report_.drafted_tokens = s.drafted_tokens.load();
     report_.accepted_tokens = s.accepted_tokens.load();
+    report_.dropped = s.cancelled.load();
     report_.prefix_asked_tokens = s.prefix_asked_tokens.load();
     report_.prefix_hit_tokens = s.prefix_hit_tokens.load();
     report_.prefix_evictions = s.prefix_evictions.load();

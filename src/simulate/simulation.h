@@ -49,6 +49,7 @@ struct SimulationReport {
   int failed = 0;         // by a fault of the executor
   int lost = 0;           // without an end: must be 0
   int wrong_answers = 0;  // tokens other than those that prompt and seed give: must be 0
+  uint64_t dropped = 0;   // by the engine, cancelled
   int cancelled_in[kRequestStates] = {};
   uint64_t steps = 0, step_errors = 0, preemptions = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed

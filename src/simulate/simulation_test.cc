@@ -93,6 +93,14 @@ TEST(SimulationTest, ManySeedsOnMachinesOfRandomShapeWithFaults) {
   EXPECT_GT(all.preemptions, 500u);
 }
 
+TEST(SimulationTest, WhatIsCancelledIsComputedNoFurther) {
+  SimulationOptions o{.seed = 4, .requests = 600, .requests_per_second = 5, .faults = {.cancel = 0.5}};
+  const auto report = RunSimulation(o);
+  ASSERT_TRUE(report);
+  EXPECT_GT(report->cancelled, 100);
+  EXPECT_EQ(report->dropped, static_cast<uint64_t>(report->cancelled));
+}
+
 TEST(SimulationTest, FaultsRepeatToo) {
   const SimulationOptions o = AnyShape(3);
   const auto first = RunSimulation(o), second = RunSimulation(o);
