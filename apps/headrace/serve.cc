@@ -93,6 +93,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.request_timeout_s = s.Number("request-timeout");
   o.queue_timeout_s = s.Number("queue-timeout");
   o.brown_out_s = s.Number("brown-out");
+  o.decision_log = s.Text("decision-log");
   o.drain_timeout_s = s.Number("drain-timeout");
   o.keep_alive_s = s.Number("keep-alive");
   o.insecure = s.Switch("insecure");

@@ -10,6 +10,7 @@
 #include "command.h"
 #include "engine/step_cost_file.h"
 #include "exit_code.h"
+#include "simulate/decide_again.h"
 #include "simulate/replay.h"
 #include "simulate/replay_report.h"
 #include "simulate/traffic.h"
@@ -91,10 +92,30 @@ Result<std::vector<RecordedRequest>> TrafficFrom(const Settings& settings) {
 
 double Seconds() { return static_cast<double>(SystemClock().Now()) / kNsPerSecond; }
 
+// The log of a server, decided again.
+int DecideAgainCommand(const std::string& path) {
+  const auto source = OpenFile(path);
+  if (!source) return Complain(source.error());
+  const auto log = LoadDecisions(**source);
+  if (!log) return Complain(log.error());
+  if (log->setup.drafts_max > 0)
+    return Complain({ErrorCode::kUnsupported, "a log with drafts cannot be decided again: serve with --speculation off",
+                     "decisions", 0});
+  const DecidedAgain again = DecideAgain(*log);
+  if (!again.difference.empty()) {
+    fmt::print("step {} is decided in another way: {}\n", again.first_difference + 1, again.difference);
+    return kExitFailure;
+  }
+  fmt::print("the same decisions: {} steps, {} chunks and tokens of {} requests, {} preemptions\n", again.steps,
+             again.spans, again.requests, again.preemptions);
+  return kExitOk;
+}
+
 }  // namespace
 
 int SimulateCommand(const Invocation& invocation) {
   StartLog("warn", LogFormat::kText);  // standard output belongs to the report
+  if (const std::string log = invocation.settings.Text("decisions"); !log.empty()) return DecideAgainCommand(log);
   const auto options = OptionsFrom(invocation.settings);
   if (!options) return Complain(options.error());
   const auto traffic = TrafficFrom(invocation.settings);

@@ -73,7 +73,7 @@ def token_ids(request, vocabulary):
 class Server:
     def __init__(self, model, wrap, threads, log):
         command = wrap + [HEADRACE, "serve", model, "--port", "0", "--threads", str(threads), "--max-sequences", str(SEQUENCES),
-                          "--served-model-name", "m", "--kv-memory", "2GiB", "--decision-log", log]
+                          "--served-model-name", "m", "--kv-memory", "2GiB", "--decision-log", log, "--speculation", "off"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.port = None
         for line in self.process.stderr:

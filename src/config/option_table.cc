@@ -92,6 +92,8 @@ constexpr std::array kTable = {
                "least important line to write", 0, 0, "trace debug info warn error", false, "",
                "warning=warn critical=error"},
     OptionSpec{"log-json", "", kSwitch, kLog, kServes, "", "false", "log lines as JSON"},
+    OptionSpec{"decision-log", "", kFile, kLog, kServes, "FILE", "",
+               "write here what each step was given and decided, for simulate --decisions; lengths, never texts"},
     OptionSpec{"no-vllm-metrics", "", kSwitch, kLog, kServes, "", "false", "leave vllm:... names out of /metrics"},
 
     OptionSpec{"system", "", kText, kSampling, kChats, "TEXT", "", "system prompt"},
@@ -155,6 +157,9 @@ constexpr std::array kTable = {
                0.001, 86'400, "", true},
     OptionSpec{"tpot-target", "", kSeconds, kOutput, kForSimulate, "TIME", "100ms",
                "goodput: longest mean time between tokens", 0.0001, 86'400, "", true},
+    OptionSpec{"decisions", "", kFile, kTraffic, kForSimulate, "FILE", "",
+               "a log of serve --decision-log: give the scheduler the same again and compare what it decides", 0, 0, "",
+               true},
     OptionSpec{"check", "", kSwitch, kOutput, kForSimulate, "", "false", "check every invariant after every step", 0, 0,
                "", true},
 

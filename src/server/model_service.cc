@@ -141,7 +141,7 @@ Result<std::unique_ptr<ModelService>> ModelService::Load(const ServeOptions& opt
   if (Status loaded = script ? service->LoadScript(options) : service->LoadModel(options); !loaded) {
     return Fail(WithFile(std::move(loaded).error(), options));
   }
-  service->StartEngine(options, clock);
+  HR_RETURN_IF_ERROR(service->StartEngine(options, clock));
   return service;
 }
 
@@ -211,8 +211,11 @@ Status ModelService::SetTemplate(const ServeOptions& options, std::string from_m
   return {};
 }
 
-void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
+Status ModelService::StartEngine(const ServeOptions& options, const Clock& clock) {
   preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
+  if (!options.decision_log.empty()) {
+    HR_ASSIGN_OR_RETURN(decisions_, CreateDecisionLog(options.decision_log));
+  }
   engine_ =
       std::make_unique<Engine>(*executor_, *tokenizer_, clock,
                                EngineOptions{.waiting_max = options.max_waiting,
@@ -220,8 +223,10 @@ void ModelService::StartEngine(const ServeOptions& options, const Clock& clock) 
                                              .prefix_cache = options.prefix_cache,
                                              .brown_out_wait = static_cast<TimeNs>(options.brown_out_s * kNsPerSecond),
                                              .drafts_max = options.speculation_tokens,
+                                             .decisions = decisions_.get(),
                                              .cache_key = {EntropySeed(), EntropySeed()}});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
+  return {};
 }
 
 std::string SamplingPlan(const SamplingDefaults& defaults) {

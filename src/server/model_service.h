@@ -48,7 +48,7 @@ class ModelService {
   Status LoadScript(const ServeOptions& options);
   Status LoadModel(const ServeOptions& options);
   Status SetTemplate(const ServeOptions& options, std::string from_model);
-  void StartEngine(const ServeOptions& options, const Clock& clock);
+  Status StartEngine(const ServeOptions& options, const Clock& clock);
 
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<ChatTemplate> template_;
@@ -56,6 +56,7 @@ class ModelService {
   SamplingDefaults defaults_;
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<DecisionSink> decisions_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<EngineThread> thread_;
   int64_t trained_context_ = 0;

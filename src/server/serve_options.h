@@ -33,6 +33,7 @@ struct ServeOptions {
   double request_timeout_s = 0;  // 0: none
   double queue_timeout_s = 0;
   double brown_out_s = 30;       // EngineOptions::brown_out_wait
+  std::string decision_log;      // file that says what each step was given and decided; "": none
   double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short
   double keep_alive_s = 10;      // between comments on a silent stream
   double stalled_after_s = 60;   // work and no step for this long: not healthy

@@ -107,7 +107,8 @@ class Simulation {
                  .shared_tokens_max = options.shared_tokens_max,
                  .check_integrity = options.check,
                  .prefix_cache = options.prefix_cache,
-                 .drafts_max = options.drafts_max}) {
+                 .drafts_max = options.drafts_max,
+                 .decisions = options.decisions}) {
     driver_.KeepAnswers();
     driver_.Attach(engine_, &faults_);
   }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "simulate/faults.h"
+#include "trace/decision_log.h"
 
 namespace headrace {
 
@@ -34,7 +35,8 @@ struct SimulationOptions {
   double queue_timeout_s = 30;
   double request_timeout_s = 0;  // 0: none
   bool prefix_cache = true;
-  bool check = true;  // every invariant after every step, by CHECK
+  DecisionSink* decisions = nullptr;  // EngineOptions
+  bool check = true;                  // every invariant after every step, by CHECK
 };
 
 constexpr int kFamilies = 8;

@@ -7,6 +7,7 @@
 namespace headrace {
 namespace {
 
+constexpr int64_t kVersion = 1;
 constexpr JsonLimits kLineLimits{.bytes_max = kDecisionLineBytesMax, .depth_max = 4, .nodes_max = 1 << 18};
 
 Json AsJson(TimeNs time) { return time == kNever ? Json(nullptr) : Json(time); }
@@ -27,7 +28,7 @@ Json AsJson(const DecidedArrival& a) {
 }
 
 Json AsJson(const DecidedEnd& end) {
-  Json json = {end.request, end.output_tokens};
+  Json json = {end.request, end.output_tokens, end.failed};
   for (const RecordedBlock& block : end.blocks) json.push_back(Json::array({block.high, block.low}));
   return json;
 }
@@ -115,6 +116,7 @@ Status Read(const Json& json, DecidedEnd* end) {
   Values values(json, "out");
   values.Take(&end->request);
   values.Take(&end->output_tokens);
+  values.Take(&end->failed);
   while (!values.AtEnd()) {
     const Json* pair = values.Next();
     Values names(*pair, "out");
@@ -142,8 +144,49 @@ Status ReadAll(JsonFields& fields, std::string_view key, std::vector<T>* out) {
 
 }  // namespace
 
+void AppendSetup(const DecisionSetup& s, std::string* out) {
+  const Json json = {{"headrace_decisions", kVersion},     {"context", s.context},
+                     {"kv_blocks", s.kv_blocks},           {"rows_max", s.rows_max},
+                     {"logit_rows_max", s.logit_rows_max}, {"sequences_max", s.sequences_max},
+                     {"waiting_max", s.waiting_max},       {"shared_tokens_max", s.shared_tokens_max},
+                     {"drafts_max", s.drafts_max},         {"prefix_cache", s.prefix_cache},
+                     {"first_come", s.first_come},         {"brown_out_wait", s.brown_out_wait}};
+  *out += DumpJson(json);
+  *out += '\n';
+}
+
+Result<DecisionSetup> ParseSetup(std::string_view line) {
+  HR_ASSIGN_OR_RETURN(const Json json, ParseJson(line, kLineLimits));
+  HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, ""));
+  HR_ASSIGN_OR_RETURN(const auto version, fields.Integer("headrace_decisions", 1, 1 << 20));
+  if (version != kVersion)
+    return Fail(ErrorCode::kInvalidArgument,
+                "this is no log of decisions of version 1; serve --decision-log writes one", "headrace_decisions");
+  DecisionSetup s;
+  const auto read = [&](std::string_view key, int64_t least, int64_t most, auto* out) -> Status {
+    HR_ASSIGN_OR_RETURN(const auto value, fields.Integer(key, least, most));
+    if (!value) return Fail(ErrorCode::kInvalidArgument, std::string(key) + " is needed", std::string(key));
+    *out = static_cast<std::remove_pointer_t<decltype(out)>>(*value);
+    return {};
+  };
+  HR_RETURN_IF_ERROR(read("context", 1, kTraceTokensMax, &s.context));
+  HR_RETURN_IF_ERROR(read("kv_blocks", 1, 1 << 24, &s.kv_blocks));
+  HR_RETURN_IF_ERROR(read("rows_max", 1, 1 << 20, &s.rows_max));
+  HR_RETURN_IF_ERROR(read("sequences_max", 1, 4096, &s.sequences_max));
+  HR_RETURN_IF_ERROR(read("logit_rows_max", s.sequences_max, 1 << 20, &s.logit_rows_max));
+  HR_RETURN_IF_ERROR(read("waiting_max", 0, 1'000'000, &s.waiting_max));
+  HR_RETURN_IF_ERROR(read("shared_tokens_max", 0, s.rows_max, &s.shared_tokens_max));
+  HR_RETURN_IF_ERROR(read("drafts_max", 0, 1 << 20, &s.drafts_max));
+  HR_RETURN_IF_ERROR(read("brown_out_wait", 0, INT64_MAX, &s.brown_out_wait));
+  HR_ASSIGN_OR_RETURN(const auto prefix_cache, fields.Bool("prefix_cache"));
+  HR_ASSIGN_OR_RETURN(const auto first_come, fields.Bool("first_come"));
+  s.prefix_cache = prefix_cache.value_or(true);
+  s.first_come = first_come.value_or(false);
+  return s;
+}
+
 void AppendDecision(const StepDecision& d, std::string* out) {
-  Json json = {{"now", d.now}, {"end", d.end}};
+  Json json = {{"now", d.now}, {"began", d.began}, {"end", d.end}};
   const auto number = [](uint64_t request) { return Json(request); };
   Put(&json, "in", d.arrivals, [](const DecidedArrival& a) { return AsJson(a); });
   Put(&json, "cancelled", d.cancelled, number);
@@ -151,6 +194,7 @@ void AppendDecision(const StepDecision& d, std::string* out) {
   Put(&json, "preempted", d.preempted, number);
   Put(&json, "plan", d.spans,
       [](const DecidedSpan& s) { return Json{s.request, s.first_position, s.rows, s.samples}; });
+  Put(&json, "during", d.during, [](const DecidedArrival& a) { return AsJson(a); });
   Put(&json, "out", d.ended, [](const DecidedEnd& e) { return AsJson(e); });
   if (d.failed) json["failed"] = true;
   *out += DumpJson(json);
@@ -162,15 +206,18 @@ Result<StepDecision> ParseDecision(std::string_view line) {
   HR_ASSIGN_OR_RETURN(JsonFields fields, JsonFields::Of(json, ""));
   StepDecision d;
   HR_ASSIGN_OR_RETURN(const auto now, fields.Integer("now", 0, INT64_MAX));
+  HR_ASSIGN_OR_RETURN(const auto began, fields.Integer("began", 0, INT64_MAX));
   HR_ASSIGN_OR_RETURN(const auto end, fields.Integer("end", 0, INT64_MAX));
   if (!now || !end) return Fail(ErrorCode::kInvalidArgument, "now and end are needed", "now");
   d.now = *now;
+  d.began = began.value_or(*now);
   d.end = *end;
   HR_RETURN_IF_ERROR(ReadAll(fields, "in", &d.arrivals));
   HR_RETURN_IF_ERROR(ReadAll(fields, "cancelled", &d.cancelled));
   HR_RETURN_IF_ERROR(ReadAll(fields, "expired", &d.expired));
   HR_RETURN_IF_ERROR(ReadAll(fields, "preempted", &d.preempted));
   HR_RETURN_IF_ERROR(ReadAll(fields, "plan", &d.spans));
+  HR_RETURN_IF_ERROR(ReadAll(fields, "during", &d.during));
   HR_RETURN_IF_ERROR(ReadAll(fields, "out", &d.ended));
   HR_ASSIGN_OR_RETURN(const auto failed, fields.Bool("failed"));
   d.failed = failed.value_or(false);
