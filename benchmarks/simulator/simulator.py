@@ -27,7 +27,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 HEADRACE = os.path.join(ROOT, "build", "release", "headrace")
 OUT = os.path.join(ROOT, "build", "simulator")
 BLOCK = 512  # tokens that one name of a trace's block stands for
-KV_TOKENS = 65536
+LIMITS = ["--max-batch-tokens", "256", "--prompt-batch-tokens", "512"]  # the same for both
 SEQUENCES = 16
 GOAL = 0.15
 
@@ -73,17 +73,20 @@ def token_ids(request, vocabulary):
 class Server:
     def __init__(self, model, wrap, threads, log):
         command = wrap + [HEADRACE, "serve", model, "--port", "0", "--threads", str(threads), "--max-sequences", str(SEQUENCES),
-                          "--served-model-name", "m", "--kv-memory", "2GiB", "--decision-log", log, "--speculation", "off"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        self.port = None
-        for line in self.process.stderr:
+                          "--served-model-name", "m", "--kv-memory", "1GiB", "--decision-log", log, "--speculation", "off"] + LIMITS
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.port = self.kv_tokens = None
+        for line in self.process.stdout:
             found = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
             if found:
                 self.port = int(found.group(1))
+            found = re.search(r"KV \d+ MiB = (\d+) tokens", line)
+            if found:
+                self.kv_tokens = int(found.group(1))
                 break
-        if self.port is None:
+        if self.port is None or self.kv_tokens is None:
             sys.exit("the server did not start: " + " ".join(command))
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        threading.Thread(target=self.process.stdout.read, daemon=True).start()  # or a full pipe stops it
         for _ in range(600):
             try:
                 if self.ask("GET", "/ready").status == 200:
@@ -133,11 +136,11 @@ def quantiles(values):
     return {"p50": cut[49], "p90": cut[89]}
 
 
-def simulate(requests, cost, trace):
+def simulate(requests, cost, trace, kv_tokens):
     with open(trace, "w") as file:
         for at, prompt, answer, blocks in requests:
             file.write(json.dumps({"timestamp": at, "input_length": prompt, "output_length": answer, "hash_ids": blocks}) + "\n")
-    command = [HEADRACE, "simulate", "--trace", trace, "--cost", cost, "--kv-tokens", str(KV_TOKENS), "--max-sequences", str(SEQUENCES), "--json"]
+    command = [HEADRACE, "simulate", "--trace", trace, "--cost", cost, "--kv-tokens", str(kv_tokens), "--max-sequences", str(SEQUENCES), *LIMITS, "--json"]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {key: {q: report[key][q] for q in ("p50", "p90")} for key in ("ttft_ms", "e2e_ms")} | {"times_real_time": report["times_real_time"]}
 
@@ -166,7 +169,7 @@ def main():
             real = server.run(requests, options.vocabulary)
         finally:
             server.stop()
-        told = simulate(requests, cost, os.path.join(OUT, name.replace(" ", "_") + ".jsonl"))
+        told = simulate(requests, cost, os.path.join(OUT, name.replace(" ", "_") + ".jsonl"), server.kv_tokens)
         same = subprocess.run([HEADRACE, "simulate", "--decisions", log], capture_output=True, text=True)
         results[name] = {"requests": len(requests), "server": real, "simulator": told, "decisions": same.stdout.strip(), "same_decisions": same.returncode == 0}
         for key in ("ttft_ms", "e2e_ms"):

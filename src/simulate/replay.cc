@@ -20,7 +20,8 @@ EngineOptions EngineOptionsOf(const ReplayOptions& o) {
           .shared_tokens_max = o.shared_tokens_max,
           .check_integrity = o.check,
           .prefix_cache = o.prefix_cache,
-          .order = o.order};
+          .order = o.order,
+          .brown_out_wait = o.brown_out_wait};
 }
 
 std::unique_ptr<EngineRequest> RequestOf(const RecordedRequest& r, const ReplayOptions& o, TimeNs now) {

@@ -21,6 +21,7 @@ struct ReplayOptions {
   bool prefix_cache = true;
   QueueOrder order = QueueOrder::kFair;
   double queue_timeout_s = 0;  // 0: none
+  TimeNs brown_out_wait = 0;   // EngineOptions; 0: nothing is given up
   LatencyTarget target;
   uint64_t seed = 1;
   FaultRates faults;
