@@ -265,11 +265,11 @@ bool Scheduler::GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan) {
 
 // Free blocks that no running sequence will need for tokens it already has.
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
-  if (running() >= limits_.sequences_max) return false;
+  if (running() >= limits_.sequences_max + (HEADRACE_PLANTED(23) ? 1 : 0)) return false;
   int64_t spare = pool_.available_blocks();
   // What it shares with running ones costs nothing; idle cached blocks count as available and are used up.
   if (sequence.shareable() > 0) spare += pool_.Peek(*sequence.spec.chain, sequence.shareable()).in_use;
-  for (int32_t slot : running_) spare -= HEADRACE_PLANTED(23) ? 0 : at(slot).table.Missing(at(slot).length);
+  for (int32_t slot : running_) spare -= at(slot).table.Missing(at(slot).length);
   return spare >= BlocksFor(sequence.length + 1);
 }
 

@@ -50,7 +50,7 @@ constexpr Bug kBugs[] = {
     {20, "heap: the larger child may go up"},
     {21, "mergeable heap: the larger root may stay"},
     {22, "scheduler: who was set aside stays so"},
-    {23, "scheduler: what running prompts still need is not spared"},
+    {23, "scheduler: one more runs than may"},
     {24, "scheduler: cached tokens count twice"},
     {25, "scheduler: the newest of any band is preempted"},
     {26, "scheduler: who is preempted does not return to the line"},
@@ -103,9 +103,11 @@ struct Hunt {
   std::string how;
 };
 
-// What the child said last: the test it began ('?') or that failed ('!').
-std::string LastLine(const std::string& said) {
+// The first test that failed ('!'), or else the last that began ('?').
+std::string Telling(const std::string& said) {
   if (said.empty()) return "?before the first test";
+  if (const size_t failed = said.find('!'); failed != std::string::npos)
+    return said.substr(failed, said.find('\n', failed) - failed);
   const size_t end = said.size() - 1;
   const size_t begin = said.rfind('\n', end - 1);
   return said.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1));
@@ -127,7 +129,7 @@ Hunt HuntFor(int bug) {
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  const std::string test = LastLine(said).substr(1);
+  const std::string test = Telling(said).substr(1);
   if (WIFSIGNALED(status))
     return {true, fmt::format("{} in {}",
                               WTERMSIG(status) == SIGABRT   ? "a CHECK"
