@@ -47,9 +47,9 @@ TEST(TrafficTest, PromptsBeginAlikeWhereTheirBlocksDo) {
   PromptTokens(Asking(0, 2, 1300, 1, {7, 8, 10}), INT32_MAX, &b);
   PromptTokens(Asking(0, 3, 1500, 1), INT32_MAX, &c);
   ASSERT_EQ(a.size(), 1500u);
-  const auto common = [](const auto& x, const auto& y) { return std::ranges::mismatch(x, y).in1 - x.begin(); };
-  EXPECT_EQ(common(a, b), 1024);
-  EXPECT_EQ(common(a, c), 0);
+  const auto alike = [](const auto& x, const auto& y) { return std::ranges::mismatch(x, y).in1 - x.begin(); };
+  EXPECT_EQ(alike(a, b), 1024);
+  EXPECT_EQ(alike(a, c), 0);
   EXPECT_GE(*std::ranges::min_element(a), 0);
 }
 

@@ -1,4 +1,6 @@
 // Logs of decisions as files; see decision_log.h.
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -49,7 +51,7 @@ Result<std::unique_ptr<DecisionSink>> CreateDecisionLog(const std::string& path)
   return std::make_unique<DecisionFile>(file);
 }
 
-Result<Decisions> LoadDecisions(const ByteSource& source) {
+Result<Decisions> LoadDecisions(const ByteSource& source, size_t steps_max) {
   LineReader lines(source);
   HR_ASSIGN_OR_RETURN(const auto first, lines.Next());
   auto setup = ParseSetup(first.value_or(""));
@@ -58,8 +60,10 @@ Result<Decisions> LoadDecisions(const ByteSource& source) {
   for (;;) {
     HR_ASSIGN_OR_RETURN(const auto line, lines.Next());
     if (!line) return decisions;
-    if (decisions.steps.size() == kDecisionStepsMax)
-      return Fail(lines.At(ErrorCode::kTooLarge, "a log that is decided again has 1048576 steps at most"));
+    if (decisions.steps.size() == steps_max) {
+      return Fail(
+          lines.At(ErrorCode::kTooLarge, fmt::format("a log that is decided again has {} steps at most", steps_max)));
+    }
     auto step = ParseDecision(*line);
     if (!step) return Fail(lines.At(step.error().code, step.error().message));
     decisions.steps.push_back(std::move(*step));

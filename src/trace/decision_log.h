@@ -105,6 +105,7 @@ struct Decisions {
   DecisionSetup setup;
   std::vector<StepDecision> steps;
 };
-Result<Decisions> LoadDecisions(const ByteSource& source);
+// kTooLarge above steps_max.
+Result<Decisions> LoadDecisions(const ByteSource& source, size_t steps_max = kDecisionStepsMax);
 
 }  // namespace headrace

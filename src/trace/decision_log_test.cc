@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
+
 namespace headrace {
 namespace {
 
@@ -66,6 +68,18 @@ TEST(DecisionLogTest, AFileOfThemReadsBack) {
   EXPECT_FALSE(CreateDecisionLog("/nowhere/at/all"));
   EXPECT_FALSE(ParseSetup("{}"));
   EXPECT_FALSE(ParseSetup(R"({"headrace_decisions":2})"));
+}
+
+TEST(DecisionLogTest, LongLogsAreRefused) {
+  std::string text;
+  AppendSetup({.context = 1, .kv_blocks = 1, .rows_max = 1, .logit_rows_max = 1, .sequences_max = 1}, &text);
+  for (size_t i = 0; i < 4; ++i) AppendDecision({.now = 1, .end = 2}, &text);
+  const auto source = SourceFromMemory(std::as_bytes(std::span(text)), "log");
+  EXPECT_EQ(LoadDecisions(*source, 4)->steps.size(), 4u);
+  const auto refused = LoadDecisions(*source, 3);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kTooLarge);
+  EXPECT_NE(refused.error().message.find("line 5"), std::string::npos) << refused.error().message;
 }
 
 TEST(DecisionLogTest, RefusesWhatIsNone) {
