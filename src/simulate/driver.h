@@ -2,6 +2,7 @@
 // while a step runs, as they do in a server: the executor's passing of time is where they are submitted. One thread.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <span>
@@ -38,7 +39,7 @@ class TrafficDriver {
   const std::vector<double>& gaps_ms() const { return gaps_ms_; }
   // After Run: requests without an end, which is a fault of the engine.
   // Without an end, after Run: a fault of the engine.
-  size_t lost() const { return open_.size(); }
+  size_t lost() const { return std::max(open_.size(), static_cast<size_t>(engine_->inside())); }
   // Of every event and its time: equal runs have equal ones.
   uint64_t events_hash() const { return events_hash_; }
   // The tokens of each answer, for who asked for them before Run.

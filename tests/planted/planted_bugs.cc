@@ -58,7 +58,7 @@ constexpr Bug kBugs[] = {
     {28, "scheduler: a drawn token does not count"},
     {29, "scheduler: a place is not free again"},
     {30, "scheduler: an urgent request takes no place from others"},
-    {31, "engine: it sleeps after a step without rows"},
+    {31, "engine: it sleeps after a step that ended an answer"},
     {32, "engine: computed blocks are not published"},
     {33, "engine: a decode gets the token before its own"},
     {34, "engine: answers are one token too long"},
