@@ -1,11 +1,13 @@
-// headrace bench engine [MODEL]
+// headrace bench engine|calibrate [MODEL]
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 
 #include "base/cpu.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "bench/calibration.h"
 #include "bench/engine_bench.h"
 #include "bench/engine_report.h"
 #include "command.h"
@@ -58,16 +60,35 @@ void Progress(const std::string& what) {
   if (isatty(STDERR_FILENO) != 0) std::fprintf(stderr, "headrace: %s\n", what.c_str());
 }
 
-Result<EngineReport> Measure(const Invocation& invocation, const EngineBenchOptions& options) {
-  const SystemClock clock;
-  if (invocation.settings.Switch("probe")) return ProbeMachine(options, clock);
+Result<std::unique_ptr<ModelFile>> OpenModel(const Invocation& invocation) {
   HR_ASSIGN_OR_RETURN(const ModelChoice model,
                       ChooseModel(invocation.settings, invocation.words.size() > 1 ? invocation.words[1] : ""));
   if (model.path.starts_with("script:"))
-    return Fail(ErrorCode::kInvalidArgument, "bench engine measures a model, not a script", "model");
-  HR_ASSIGN_OR_RETURN(const auto file, ModelFile::Open(model.path));
+    return Fail(ErrorCode::kInvalidArgument, "bench measures a model, not a script", "model");
+  return ModelFile::Open(model.path);
+}
+
+Result<EngineReport> Measure(const Invocation& invocation, const EngineBenchOptions& options) {
+  const SystemClock clock;
+  if (invocation.settings.Switch("probe")) return ProbeMachine(options, clock);
+  HR_ASSIGN_OR_RETURN(const auto file, OpenModel(invocation));
   HR_ASSIGN_OR_RETURN(const auto bench, EngineBench::Open(*file, options, clock));
   return bench->Run(Progress);
+}
+
+Status Calibrate(const Invocation& invocation, const EngineBenchOptions& o) {
+  const SystemClock clock;
+  const Settings& settings = invocation.settings;
+  HR_ASSIGN_OR_RETURN(const auto file, OpenModel(invocation));
+  const CalibrationOptions options{
+      .threads = o.threads, .isa = o.isa, .pack_folder = o.pack_folder, .kv_type = o.kv_type, .repeats = o.repeats};
+  HR_ASSIGN_OR_RETURN(const auto calibration, Calibration::Open(*file, options, clock));
+  HR_ASSIGN_OR_RETURN(const CalibrationReport report, calibration->Run(Progress));
+  const std::string text = FormatStepCost(report.file);
+  if (const std::string path = settings.Text("output"); !path.empty())
+    HR_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+  fmt::print("{}", settings.Text("format") == "json" ? text : CalibrationAsMarkdown(report));
+  return {};
 }
 
 }  // namespace
@@ -75,10 +96,16 @@ Result<EngineReport> Measure(const Invocation& invocation, const EngineBenchOpti
 int BenchCommand(const Invocation& invocation) {
   StartLog("warn", LogFormat::kText);  // standard output belongs to the report
   const Settings& settings = invocation.settings;
-  if (invocation.words.empty() || invocation.words[0] != "engine")
-    return Complain({ErrorCode::kInvalidArgument, "bench measures: headrace bench engine [MODEL]", "", 0});
+  const std::string what = invocation.words.empty() ? "" : invocation.words[0];
+  if (what != "engine" && what != "calibrate")
+    return Complain({ErrorCode::kInvalidArgument,
+                     "bench measures: headrace bench engine [MODEL], or headrace bench calibrate [MODEL]", "", 0});
   const auto options = OptionsFrom(settings);
   if (!options) return Complain(options.error());
+  if (what == "calibrate") {
+    const Status done = Calibrate(invocation, *options);
+    return done ? kExitOk : Complain(done.error());
+  }
   const auto report = Measure(invocation, *options);
   if (!report) return Complain(report.error());
   const std::string format = settings.Text("format");

@@ -41,6 +41,7 @@ int ListCommand(const Invocation& invocation);
 int ShowCommand(const Invocation& invocation);
 int RmCommand(const Invocation& invocation);
 int BenchCommand(const Invocation& invocation);
+int SimulateCommand(const Invocation& invocation);
 int DoctorCommand(const Invocation& invocation);
 int ConfigCommand(const Invocation& invocation);
 int CompletionCommand(const Invocation& invocation);

@@ -98,6 +98,7 @@ ServeOptions OptionsFrom(const Settings& s) {
   o.queue_timeout_s = s.Number("queue-timeout");
   o.itl_target_s = s.Number("itl-target");
   o.brown_out_s = s.Number("brown-out");
+  o.decision_log = s.Text("decision-log");
   o.drain_timeout_s = s.Number("drain-timeout");
   o.keep_alive_s = s.Number("keep-alive");
   o.insecure = s.Switch("insecure");

@@ -9,7 +9,7 @@ namespace {
 constexpr uint32_t kLoads = kForServe | kForRun | kForConfig;
 constexpr uint32_t kServes = kForServe | kForConfig;
 constexpr uint32_t kStores =
-    kForServe | kForRun | kForPull | kForList | kForShow | kForRm | kForDoctor | kForConfig | kForBench;
+    kForServe | kForRun | kForPull | kForList | kForShow | kForRm | kForDoctor | kForConfig | kForBench | kForSimulate;
 constexpr uint32_t kChats = kForRun | kForConfig;
 
 using enum OptionKind;
@@ -51,21 +51,21 @@ constexpr std::array kTable = {
     OptionSpec{"keep-alive", "", kSeconds, kNetwork, kServes, "TIME", "10",
                "silence after which a stream gets a comment, so that proxies keep it", 0.1, 86'400},
 
-    OptionSpec{"ctx", "max-model-len ctx-size", kTokens, kLimits, kLoads, "TOKENS", "0",
+    OptionSpec{"ctx", "max-model-len ctx-size", kTokens, kLimits, kLoads | kForSimulate, "TOKENS", "0",
                "longest prompt and answer together, such as 8192 or 8K; 0 or auto: the model's", 0, 1 << 24},
-    OptionSpec{"max-sequences", "max-num-seqs", kInteger, kLimits, kServes, "N", "32", "requests computed at once", 1,
-               4096},
-    OptionSpec{"max-waiting", "", kInteger, kLimits, kServes, "N", "1024",
+    OptionSpec{"max-sequences", "max-num-seqs", kInteger, kLimits, kServes | kForSimulate, "N", "32",
+               "requests computed at once", 1, 4096},
+    OptionSpec{"max-waiting", "", kInteger, kLimits, kServes | kForSimulate, "N", "1024",
                "requests that may wait; more are refused with 503", 0, 1'000'000},
-    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kTokens, kLimits, kServes | kForBench, "N", "256",
-               "tokens of a step in which answers wait for their next token", 1, 65'536},
-    OptionSpec{"prompt-batch-tokens", "", kTokens, kLimits, kServes, "N", "0",
+    OptionSpec{"max-batch-tokens", "max-num-batched-tokens", kTokens, kLimits, kServes | kForBench | kForSimulate, "N",
+               "256", "tokens of a step in which answers wait for their next token", 1, 65'536},
+    OptionSpec{"prompt-batch-tokens", "", kTokens, kLimits, kServes | kForSimulate, "N", "0",
                "tokens of a step in which no answer waits; 0: half a second's, 256 to 1,024", 0, 65'536},
-    OptionSpec{"itl-target", "", kSeconds, kLimits, kServes, "TIME", "0",
+    OptionSpec{"itl-target", "", kSeconds, kLimits, kServes | kForSimulate, "TIME", "0",
                "longest step while answers wait for a token; 0: 3 times the answers' own part, at least 45 ms", 0, 60},
     OptionSpec{"request-timeout", "", kSeconds, kLimits, kServes, "TIME", "0", "longest time of a request; 0: none", 0,
                604'800},
-    OptionSpec{"queue-timeout", "", kSeconds, kLimits, kServes, "TIME", "0",
+    OptionSpec{"queue-timeout", "", kSeconds, kLimits, kServes | kForSimulate, "TIME", "0",
                "longest wait before a request begins; 0: none", 0, 604'800},
     OptionSpec{"brown-out", "", kSeconds, kLimits, kServes, "TIME", "30",
                "wait at which batch work rests; drafts stop at half, more is given up beyond; 0: never", 0, 604'800},
@@ -79,7 +79,7 @@ constexpr std::array kTable = {
     OptionSpec{"kv-type", "kv-cache-dtype cache-type-k", kChoice, kMachine, kLoads | kForBench, "TYPE", "int16",
                "numbers of the KV cache; int8: half the memory, a little less exact", 0, 0, "int16 int8", false, "",
                "auto=int16 q8_0=int8"},
-    OptionSpec{"prefix-cache", "", kChoice, kMachine, kServes, "on|off", "on",
+    OptionSpec{"prefix-cache", "", kChoice, kMachine, kServes | kForSimulate, "on|off", "on",
                "keep the KV blocks of prompts, for requests that begin alike; changes no answer", 0, 0, "on off"},
     OptionSpec{"speculation", "", kChoice, kMachine, kServes, "HOW", "lookup",
                "draft what a text repeats and verify it, several tokens a step; changes no answer", 0, 0, "off lookup"},
@@ -102,6 +102,8 @@ constexpr std::array kTable = {
                "least important line to write", 0, 0, "trace debug info warn error", false, "",
                "warning=warn critical=error"},
     OptionSpec{"log-json", "", kSwitch, kLog, kServes, "", "false", "log lines as JSON"},
+    OptionSpec{"decision-log", "", kFile, kLog, kServes, "FILE", "",
+               "write here what each step was given and decided, for simulate --decisions; lengths, never texts"},
     OptionSpec{"no-vllm-metrics", "", kSwitch, kLog, kServes, "", "false", "leave vllm:... names out of /metrics"},
 
     OptionSpec{"system", "", kText, kSampling, kChats, "TEXT", "", "system prompt"},
@@ -118,9 +120,58 @@ constexpr std::array kTable = {
                -2, 2},
     OptionSpec{"repetition-penalty", "", kNumber, kSampling, kChats, "X", "",
                "above 1: against tokens that prompt or answer have already", 0.001, 10},
-    OptionSpec{"seed", "", kInteger, kSampling, kChats, "N", "", "equal seeds give equal answers", -0x1p63, 0x1p63},
+    OptionSpec{"seed", "", kInteger, kSampling, kChats | kForSimulate, "N", "", "equal seeds give equal answers",
+               -0x1p63, 0x1p63},
     OptionSpec{"stop", "", kTexts, kSampling, kChats, "TEXT", "", "end the answer before TEXT; may be given again"},
     OptionSpec{"max-tokens", "", kInteger, kSampling, kChats, "N", "", "longest answer", 1, 0x1p63},
+
+    OptionSpec{"trace", "", kFile, kTraffic, kForSimulate, "FILE", "",
+               "recorded requests: Mooncake's JSON lines, Azure's CSV or our own (default: drawn ones)", 0, 0, "",
+               true},
+    OptionSpec{"speed", "", kNumber, kTraffic, kForSimulate, "X", "1", "arrivals X times as dense as recorded", 0.0001,
+               10'000, "", true},
+    OptionSpec{"arrivals", "", kChoice, kTraffic, kForSimulate, "KIND", "recorded",
+               "spread: requests with one stamp come at random moments until the next stamp", 0, 0, "recorded spread",
+               true},
+    // As many as a trace may have.
+    OptionSpec{"requests", "", kInteger, kTraffic, kForSimulate, "N", "0",
+               "requests to simulate; 0: all of the trace, 1000 drawn ones", 0, 1 << 20, "", true},
+    OptionSpec{"rate", "", kNumber, kTraffic, kForSimulate, "X", "1", "drawn requests a second", 0.0001, 10'000, "",
+               true},
+    OptionSpec{"burstiness", "", kNumber, kTraffic, kForSimulate, "X", "1",
+               "of drawn arrivals: standard deviation of the gaps over their mean; 1: Poisson", 0.01, 100, "", true},
+    OptionSpec{"prompt-tokens", "", kTokens, kTraffic, kForSimulate, "N", "1000", "mean length of drawn prompts", 1,
+               1 << 20, "", true},
+    OptionSpec{"answer-tokens", "", kTokens, kTraffic, kForSimulate, "N", "200", "mean length of drawn answers", 1,
+               1 << 20, "", true},
+    OptionSpec{"tenants", "", kInteger, kTraffic, kForSimulate, "N", "1", "whose drawn requests they are", 1, 10'000,
+               "", true},
+    OptionSpec{"order", "", kChoice, kTraffic, kForSimulate, "KIND", "fair",
+               "who is next: fair shares and short work first, or first come, to compare", 0, 0, "fair first-come",
+               true},
+    OptionSpec{"faults", "", kSwitch, kTraffic, kForSimulate, "", "false",
+               "pauses, failed steps, clock jumps, cancels and slow readers, by --seed", 0, 0, "", true},
+    OptionSpec{"cost", "", kFile, kMachine, kForSimulate, "FILE", "",
+               "step costs as bench calibrate wrote them (default: a large GPU, about)", 0, 0, "", true},
+    OptionSpec{"step-us", "", kNumber, kMachine, kForSimulate, "X", "", "microseconds of any step, instead", 0.001, 1e7,
+               "", true},
+    OptionSpec{"prompt-row-us", "", kNumber, kMachine, kForSimulate, "X", "", "the same, for each prompt token", 0, 1e7,
+               "", true},
+    OptionSpec{"decode-row-us", "", kNumber, kMachine, kForSimulate, "X", "", "the same, for each answer in the step",
+               0, 1e7, "", true},
+    OptionSpec{"context-token-ns", "", kNumber, kMachine, kForSimulate, "X", "",
+               "nanoseconds for each token that an answer attends to", 0, 1e7, "", true},
+    OptionSpec{"kv-tokens", "", kTokens, kMachine, kForSimulate, "N", "600000", "tokens that the KV cache holds", 64,
+               0x1p31, "", true},
+    OptionSpec{"ttft-target", "", kSeconds, kOutput, kForSimulate, "TIME", "2s", "goodput: longest time to first token",
+               0.001, 86'400, "", true},
+    OptionSpec{"tpot-target", "", kSeconds, kOutput, kForSimulate, "TIME", "100ms",
+               "goodput: longest mean time between tokens", 0.0001, 86'400, "", true},
+    OptionSpec{"decisions", "", kFile, kTraffic, kForSimulate, "FILE", "",
+               "a log of serve --decision-log: give the scheduler the same again and compare what it decides", 0, 0, "",
+               true},
+    OptionSpec{"check", "", kSwitch, kOutput, kForSimulate, "", "false", "check every invariant after every step", 0, 0,
+               "", true},
 
     OptionSpec{"prompt", "", kText, kOutput, kForBench, "N,N", "128,512,1024", "lengths of prompts to measure", 0, 0,
                "", true},
@@ -132,12 +183,15 @@ constexpr std::array kTable = {
     OptionSpec{"repeat", "", kInteger, kOutput, kForBench, "R", "5", "measurements of each row", 1, 1000, "", true},
     OptionSpec{"format", "", kChoice, kOutput, kForBench, "NAME", "md", "form of the report", 0, 0, "md json csv",
                true},
+    OptionSpec{"output", "", kFile, kOutput, kForBench, "FILE", "",
+               "calibrate: write the step costs here, for simulate --cost", 0, 0, "", true},
     OptionSpec{"probe", "", kSwitch, kOutput, kForBench, "", "false",
                "measure this machine's limits alone, without a model", 0, 0, "", true},
 
     OptionSpec{"verbose", "", kSwitch, kOutput, kForRun, "", "false",
                "end with tokens per second and time to first token", 0, 0, "", true},
-    OptionSpec{"json", "", kSwitch, kOutput, kForList | kForShow, "", "false", "print JSON", 0, 0, "", true},
+    OptionSpec{"json", "", kSwitch, kOutput, kForList | kForShow | kForSimulate, "", "false", "print JSON", 0, 0, "",
+               true},
     OptionSpec{"yes", "", kSwitch, kOutput, kForRm, "", "false", "do not ask", 0, 0, "", true},
     OptionSpec{"origin", "", kSwitch, kOutput, kForConfig, "", "false", "show which layer set each value", 0, 0, "",
                true},
@@ -172,6 +226,8 @@ std::string_view OptionGroupTitle(OptionGroup group) {
       return "Log and metrics";
     case kSampling:
       return "Sampling";
+    case kTraffic:
+      return "Traffic";
     case kOutput:
       return "Other";
   }

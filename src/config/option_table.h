@@ -26,8 +26,8 @@ enum class OptionKind : uint8_t {
   kChoice,  // one of choices
 };
 
-enum class OptionGroup : uint8_t { kModel, kNetwork, kLimits, kMachine, kLog, kSampling, kOutput };
-constexpr int kOptionGroups = 7;
+enum class OptionGroup : uint8_t { kModel, kNetwork, kLimits, kMachine, kLog, kSampling, kTraffic, kOutput };
+constexpr int kOptionGroups = 8;
 std::string_view OptionGroupTitle(OptionGroup group);
 
 // The commands that take an option, as bits.
@@ -41,6 +41,7 @@ enum CommandBit : uint32_t {
   kForDoctor = 64,
   kForConfig = 128,
   kForBench = 256,
+  kForSimulate = 512,
 };
 
 struct OptionSpec {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "engine/active.h"
 
 namespace headrace {
@@ -37,8 +38,11 @@ Engine::Engine(Executor& executor, const Tokenizer& tokenizer, const Clock& cloc
       scheduler_(LimitsOf(description_, options), description_.kv_blocks),
       admission_(DefaultAdmissionLimits(options.waiting_max)),
       brown_out_(options.brown_out_wait),
+      recorder_(options.decisions),
       acceptance_(kAcceptanceMemory),
       drafts_wanted_(drafts_max_) {
+  recorder_.Setup(scheduler_.limits(), description_.kv_blocks, options.waiting_max, options.brown_out_wait,
+                  drafts_max_);
   const auto slots = static_cast<size_t>(scheduler_.limits().waiting_max + description_.sequences_max);
   by_slot_.resize(slots);
   slots_.reserve(slots);
@@ -68,6 +72,7 @@ TimeNs Engine::Step(TimeNs now) {
     if (mover_) mover_->EndRestores(now);
     OfferDrafts();
     scheduler_.Plan(&plan_);
+    recorder_.Planned(now, plan_, [&](int32_t slot) { return by_slot_[static_cast<size_t>(slot)]->stream->id(); });
     Build();
   }
   if (mover_) mover_->Follow(plan_, now);
@@ -76,19 +81,20 @@ TimeNs Engine::Step(TimeNs now) {
   TimeNs wake = kNever;
   {
     const MutexLock lock(mutex_);
+    const TimeNs end = clock_.Now();
     if (!output) FailStep(output.error());
     if (output && *output != nullptr) {
-      const TimeNs ended = clock_.Now();
-      scheduler_.Measured(plan_, ended - began);
-      Commit(ended, **output);
+      scheduler_.Measured(plan_, end - began);
+      Commit(end, **output);
     }
-    Publish(now);
+    Publish(now, end);
+    recorder_.Computed(began, end, !output);
     wake = NextWakeUp(now);
   }
   if (mover_) mover_->WriteBehind(now);
   RingBells();
   if (options_.check_integrity) CheckIntegrity();
-  return wake;
+  return HEADRACE_PLANTED(31) && !dropped_.empty() ? kNever : wake;
 }
 
 // ---- before the step -----------------------------------------------------------------------------------------------
@@ -100,10 +106,13 @@ void Engine::DropCancelledAndLate(TimeNs now) {
   for (int32_t slot : slots_) {
     Active& active = *by_slot_[static_cast<size_t>(slot)];
     if (active.finished) continue;
-    if (active.stream->cancelled_.load(std::memory_order_acquire)) {
+    if (active.stream->cancelled_.load(std::memory_order_acquire) &&
+        !(HEADRACE_PLANTED(35) && active.generated() > 0)) {
       active.finished = true;
+      recorder_.Cancelled(active.stream->id());
       stats_.cancelled.fetch_add(1, std::memory_order_relaxed);
     } else if (active.request->finish_before <= now) {
+      recorder_.Expired(active.stream->id());
       Fail(active, {ErrorCode::kDeadlineExceeded, "The request took longer than it may and was ended.", {}, 0});
     }
   }
@@ -115,6 +124,7 @@ void Engine::DropCancelledAndLate(TimeNs now) {
 }
 
 void Engine::FailExpired(Active& active, TimeNs now) {
+  recorder_.Expired(active.stream->id());
   const QueueSpec& place = scheduler_.queue().spec(active.slot);
   if (place.deadline <= now) {
     return Fail(active, {ErrorCode::kDeadlineExceeded,
@@ -134,10 +144,12 @@ void Engine::FailExpired(Active& active, TimeNs now) {
 
 void Engine::Drop(int32_t slot) {
   if (mover_) mover_->Forget(slot);
+  const Active& active = *by_slot_[static_cast<size_t>(slot)];
+  recorder_.Ended(active.stream->id(), active.chain ? &*active.chain : nullptr, active.generated(), active.failed);
   scheduler_.Remove(slot);
   slots_.erase(std::find(slots_.begin(), slots_.end(), slot));
   by_slot_[static_cast<size_t>(slot)].reset();
-  inside_.fetch_sub(1, std::memory_order_relaxed);
+  if (!HEADRACE_PLANTED(36)) inside_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // ---- build ---------------------------------------------------------------------------------------------------------
@@ -158,7 +170,8 @@ void Engine::BuildSpan(const PlannedSpan& planned) {
                           static_cast<int32_t>(r.prompt.size()), static_cast<int32_t>(input_.blocks.size()),
                           static_cast<int32_t>(blocks.size())});
   input_.blocks.insert(input_.blocks.end(), blocks.begin(), blocks.end());
-  const auto first = active.tokens.begin() + planned.first_position;
+  const auto first =
+      active.tokens.begin() + planned.first_position + (HEADRACE_PLANTED(33) && planned.rows == 1 ? -1 : 0);
   const int32_t known = planned.rows - planned.drafts;
   input_.token_ids.insert(input_.token_ids.end(), first, first + known);
   input_.token_ids.insert(input_.token_ids.end(), active.drafts.begin(), active.drafts.begin() + planned.drafts);
@@ -233,7 +246,7 @@ void Engine::EndSpan(const PlannedSpan& span) {
   const int32_t accepted = std::max(active.sampled - 1, 0);
   scheduler_.Advance(span, span.samples && active.max_tokens > 0, accepted);
   CountDrafts(span, accepted);
-  if (!active.failed) scheduler_.Publish(span.slot);
+  if (!active.failed && !HEADRACE_PLANTED(32)) scheduler_.Publish(span.slot);
   if (!active.finished) return;
   if (!active.failed) KeepAnswer(active);
   dropped_.push_back(span.slot);
@@ -263,7 +276,7 @@ void Engine::CommitToken(Active& active, const SampleResult& result, TimeNs now)
   }
   TokenEvent event{result.token, 0, EndReason::kNone};
   MatchStops(active, result.token, &event);
-  if (event.finish == EndReason::kNone && active.generated() >= active.max_tokens) {
+  if (event.finish == EndReason::kNone && active.generated() >= active.max_tokens + (HEADRACE_PLANTED(34) ? 1 : 0)) {
     event.finish = EndReason::kLength;
     event.released_bytes = static_cast<uint32_t>(active.text_bytes);
   }
@@ -322,7 +335,8 @@ void Engine::Fail(Active& active, Error error) {
 
 void Engine::FailStep(const Error& error) {
   for (const PlannedSpan& span : plan_.spans) Fail(*by_slot_[static_cast<size_t>(span.slot)], error);
-  for (const PlannedSpan& span : plan_.spans) Drop(span.slot);
+  for (const PlannedSpan& span : plan_.spans)
+    if (!HEADRACE_PLANTED(37) || span.slot != plan_.spans.back().slot) Drop(span.slot);
 }
 
 // ---- after the step ------------------------------------------------------------------------------------------------
@@ -332,18 +346,17 @@ void Engine::RingBells() {
   bells_.clear();
 }
 
-void Engine::Publish(TimeNs began) {
-  const TimeNs after = clock_.Now();
+void Engine::Publish(TimeNs began, TimeNs ended) {
   if (!plan_.spans.empty()) {
     stats_.steps.fetch_add(1, std::memory_order_relaxed);
     stats_.rows.fetch_add(static_cast<uint64_t>(plan_.rows), std::memory_order_relaxed);
-    meter_.OnStep({.duration = after - began,
+    meter_.OnStep({.duration = ended - began,
                    .prompt_rows = plan_.prompt_rows,
                    .starts = plan_.starts,
                    .rows_short = plan_.rows_short,
                    .places_short = plan_.places_short});
   }
-  Climb(after);
+  Climb(ended);
   stats_.preemptions.store(scheduler_.preemptions(), std::memory_order_relaxed);
   stats_.running.store(scheduler_.running(), std::memory_order_relaxed);
   stats_.waiting.store(scheduler_.waiting(), std::memory_order_relaxed);
@@ -353,7 +366,7 @@ void Engine::Publish(TimeNs began) {
   stats_.kv_blocks_cached.store(scheduler_.pool().cached_blocks(), std::memory_order_relaxed);
   stats_.kv_blocks_used.store(scheduler_.pool().used_blocks(), std::memory_order_relaxed);
   stats_.waiting_tokens.store(scheduler_.waiting_tokens(), std::memory_order_relaxed);
-  stats_.last_progress.store(after, std::memory_order_relaxed);
+  stats_.last_progress.store(ended, std::memory_order_relaxed);
 }
 
 // Up or down the ladder, by the wait behind all that is in line but batch work.

@@ -20,6 +20,7 @@
 #include "engine/acceptance.h"
 #include "engine/adjustment_table.h"
 #include "engine/block_mover.h"
+#include "engine/decision_recorder.h"
 #include "engine/request.h"
 #include "engine/tenant_texts.h"
 #include "executor/executor.h"
@@ -41,6 +42,8 @@ struct EngineOptions {
   TimeNs brown_out_wait = kBrownOutWait;  // see queueing/brown_out.h; 0: never
   int32_t drafts_max = 0;                 // draft tokens of one sequence and step; 0: no speculation
   SecondTier* second_tier = nullptr;      // outlives the engine; null: none. Without prefix_cache it is not used
+  DecisionSink* decisions = nullptr;      // hears what each step was given and decided; borrowed
+  BlockNaming naming = nullptr;           // instead of the keyed hash: a log's own names
   BlockKey cache_key{};                   // secret: whoever has it can make two blocks whose names collide
 };
 
@@ -119,7 +122,7 @@ class Engine {
   void Push(Active& active, const TokenEvent& event);
   void Drop(int32_t slot) REQUIRES_LOCK(mutex_);
   void RingBells();
-  void Publish(TimeNs began) REQUIRES_LOCK(mutex_);
+  void Publish(TimeNs began, TimeNs ended) REQUIRES_LOCK(mutex_);
   TimeNs NextWakeUp(TimeNs now) const REQUIRES_LOCK(mutex_);
 
   Executor& executor_;
@@ -134,6 +137,7 @@ class Engine {
   Admission admission_ GUARDED_BY(mutex_);
   ServiceMeter meter_ GUARDED_BY(mutex_);
   BrownOut brown_out_ GUARDED_BY(mutex_);
+  DecisionRecorder recorder_ GUARDED_BY(mutex_);
   // Indexed by the scheduler's slot. While a step computes, only Submit writes, to slots that are not in it.
   std::vector<std::unique_ptr<Active>> by_slot_;
   std::vector<int32_t> slots_ GUARDED_BY(mutex_);  // in use

@@ -61,6 +61,7 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
     HR_RETURN_IF_ERROR(Admit(spec, now));
     HR_ASSIGN_OR_RETURN(active->slot, scheduler_.Add(spec));
     slots_.push_back(active->slot);
+    recorder_.Arrived(stream->id(), spec, r.finish_before);
     by_slot_[static_cast<size_t>(active->slot)] = std::move(active);
     inside_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -88,7 +89,7 @@ std::unique_ptr<Engine::Active> Engine::MakeActive(std::unique_ptr<EngineRequest
   active->tokens = request->prompt;
   if (options_.prefix_cache) {
     const BlockName root = RootName(options_.cache_key, description_.fingerprint, "", request->cache_namespace);
-    active->chain.emplace(options_.cache_key, root, active->tokens, prompt + active->max_tokens);
+    active->chain.emplace(options_.cache_key, root, active->tokens, prompt + active->max_tokens, options_.naming);
   }
   const auto all = static_cast<size_t>(prompt + active->max_tokens);
   const std::span<const int32_t> ends = tokenizer_.end_of_generation();

@@ -9,12 +9,16 @@
 
 namespace headrace {
 
+// Another way to name a block, for logs whose names are decided again.
+using BlockNaming = BlockName (*)(BlockIds ids);
+
 class BlockChain {
  public:
   // Names the full blocks of `tokens`, which outlives the chain and holds `tokens_max` tokens at the end: naming more
   // never allocates.
-  BlockChain(const BlockKey& key, const BlockName& root, const std::vector<int32_t>& tokens, int64_t tokens_max)
-      : key_(key), root_(root), tokens_(tokens) {
+  BlockChain(const BlockKey& key, const BlockName& root, const std::vector<int32_t>& tokens, int64_t tokens_max,
+             BlockNaming naming = nullptr)
+      : key_(key), root_(root), tokens_(tokens), naming_(naming) {
     names_.reserve(static_cast<size_t>(tokens_max / kBlockTokens));
     NameNew();
   }
@@ -23,7 +27,8 @@ class BlockChain {
   void NameNew() {
     while ((names_.size() + 1) * kBlockTokens <= tokens_.size()) {
       const auto block = static_cast<int64_t>(names_.size());
-      names_.push_back(NameOfBlock(key_, names_.empty() ? root_ : names_.back(), ids(block)));
+      const BlockName& parent = names_.empty() ? root_ : names_.back();
+      names_.push_back(naming_ != nullptr ? naming_(ids(block)) : NameOfBlock(key_, parent, ids(block)));
     }
   }
   int64_t blocks() const { return static_cast<int64_t>(names_.size()); }
@@ -41,6 +46,7 @@ class BlockChain {
   const BlockKey key_;
   const BlockName root_;
   const std::vector<int32_t>& tokens_;
+  const BlockNaming naming_;
   std::vector<BlockName> names_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace headrace {
 
@@ -54,25 +55,27 @@ void BlockPool::NotePublished(int32_t block, const BlockChain& chain, int64_t de
 }
 
 void BlockPool::Share(int32_t block) {
-  if (references_[static_cast<size_t>(block)]++ == 0) index_->BecomeUsed(block);
+  if (references_[static_cast<size_t>(block)]++ == 0 && !HEADRACE_PLANTED(2)) index_->BecomeUsed(block);
 }
 
 void BlockPool::Give(int32_t block) {
   CHECK_GT(references_[static_cast<size_t>(block)], 0);
   if (--references_[static_cast<size_t>(block)] > 0) return;
   if (index_ && index_->named(block)) return index_->BecomeIdle(block);
-  free_.push_back(block);
+  if (!HEADRACE_PLANTED(1)) free_.push_back(block);
 }
 
 BlockTable::BlockTable(BlockPool& pool, int64_t blocks_max) : pool_(pool) {
   blocks_.reserve(static_cast<size_t>(blocks_max));
 }
 
-int64_t BlockTable::Missing(int64_t tokens) const { return std::max<int64_t>(0, BlocksFor(tokens) - size()); }
+int64_t BlockTable::Missing(int64_t tokens) const {
+  return std::max<int64_t>(0, (HEADRACE_PLANTED(4) ? tokens / kBlockTokens : BlocksFor(tokens)) - size());
+}
 
 bool BlockTable::GrowTo(int64_t tokens) {
   int64_t missing = Missing(tokens);
-  if (missing > pool_.available_blocks()) return false;
+  if (missing > pool_.available_blocks() + (HEADRACE_PLANTED(3) ? 1 : 0)) return false;
   CHECK_LE(blocks_.size() + static_cast<size_t>(missing), blocks_.capacity());
   for (; missing > 0; --missing) blocks_.push_back(pool_.Take());
   return true;
@@ -87,7 +90,8 @@ void BlockTable::Clear() {
 int64_t BlockTable::Adopt(const BlockChain& chain, int64_t blocks_max, bool again) {
   if (!pool_.index_ || published_ != size()) return 0;
   const int64_t before = size();
-  for (const int64_t end = std::min(blocks_max, chain.blocks()); size() < end; ++published_) {
+  for (const int64_t end = std::min(blocks_max + (HEADRACE_PLANTED(5) ? 1 : 0), chain.blocks()); size() < end;
+       ++published_) {
     const int32_t block = pool_.index_->Find(parent_of(size()), chain.name(size()), chain.ids(size()));
     if (block < 0) break;
     pool_.Share(block);
@@ -108,7 +112,7 @@ void BlockTable::Publish(const BlockChain& chain, int64_t full_blocks) {
     if (other >= 0) {
       pool_.Share(other);
       pool_.index_->CountHit(other);
-      pool_.Give(block);
+      if (!HEADRACE_PLANTED(6)) pool_.Give(block);
       block = other;
     } else if (!pool_.index_->Publish(block, parent, chain.name(published_), chain.ids(published_))) {
       return;  // a collision: from here on this sequence keeps its blocks for itself

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "base/random.h"
 
 namespace headrace {
@@ -100,7 +101,7 @@ void PrefixIndex::BecomeUsed(int32_t block) {
   CHECK(b.state == State::kIdle);
   b.state = State::kInUse;
   --idle_blocks_;
-  if (b.leaf >= 0) RemoveLeaf(block);
+  if (b.leaf >= 0 && !HEADRACE_PLANTED(10)) RemoveLeaf(block);
 }
 
 int32_t PrefixIndex::Evict() {
@@ -112,7 +113,7 @@ int32_t PrefixIndex::Evict() {
   --idle_blocks_;
   --named_blocks_;
   ++evictions_;
-  if (b.parent >= 0 && --at(b.parent).children == 0 && idle(b.parent)) AddLeaf(b.parent);
+  if (b.parent >= 0 && !HEADRACE_PLANTED(8) && --at(b.parent).children == 0 && idle(b.parent)) AddLeaf(b.parent);
   const BlockName name = b.name;
   at(block) = {};
   at(block).name = name;
@@ -151,7 +152,7 @@ void PrefixIndex::AddLeaf(int32_t block) {
 void PrefixIndex::RemoveLeaf(int32_t block) {
   Block& b = at(block);
   leaves_[static_cast<size_t>(b.leaf)] = leaves_.back();
-  at(leaves_.back().block).leaf = b.leaf;
+  if (!HEADRACE_PLANTED(9)) at(leaves_.back().block).leaf = b.leaf;
   leaves_.pop_back();
   b.leaf = -1;
 }

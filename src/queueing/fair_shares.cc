@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/planted.h"
 #include "base/random.h"
 
 namespace headrace {
@@ -102,7 +103,7 @@ void FairShares::SetReady(int32_t flow, bool ready) {
 
 void FairShares::Join(int32_t flow) {
   Flow& f = at(flow);
-  f.counter = std::max(f.counter, of(f.band).virtual_time);
+  if (!HEADRACE_PLANTED(17)) f.counter = std::max(f.counter, of(f.band).virtual_time);
   EndTurn(flow);
 }
 
@@ -124,8 +125,8 @@ void FairShares::Charge(int32_t flow, int64_t tokens, bool in_line) {
     band.virtual_time = std::max(band.virtual_time, f.began_at);
     f.turn_tokens += tokens;
   }
-  f.counter += static_cast<double>(tokens) / f.weight;
-  if (f.turn_tokens == 0 || f.turn_tokens >= turn_tokens_) {
+  f.counter += static_cast<double>(tokens) / (HEADRACE_PLANTED(18) ? 1 : f.weight);
+  if (f.turn_tokens == 0 || (f.turn_tokens >= turn_tokens_ && !HEADRACE_PLANTED(19))) {
     f.turn = ++turn_;
     EndTurn(flow);
   }

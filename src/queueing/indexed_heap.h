@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace headrace {
 
@@ -86,7 +87,7 @@ class IndexedHeap {
   void Down(int32_t place) {
     const auto size = static_cast<int32_t>(heap_.size());
     for (int32_t child = 2 * place + 1; child < size; child = 2 * place + 1) {
-      if (child + 1 < size && Less(child + 1, child)) ++child;
+      if (child + 1 < size && Less(child + 1, child) && !HEADRACE_PLANTED(20)) ++child;
       if (!Less(child, place)) return;
       Swap(place, child);
       place = child;

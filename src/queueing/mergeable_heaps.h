@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace headrace {
 
@@ -75,7 +76,7 @@ class MergeableHeaps {
   int32_t Merge(int32_t a, int32_t b) {
     if (a == kEmptyHeap) return b;
     if (b == kEmptyHeap) return a;
-    if (at(b).key < at(a).key) std::swap(a, b);
+    if (at(b).key < at(a).key && !HEADRACE_PLANTED(21)) std::swap(a, b);
     const int32_t right = Merge(at(a).right, b);
     at(a).right = right;
     at(right).parent = a;

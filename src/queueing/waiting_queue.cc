@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace headrace {
 
@@ -20,8 +21,8 @@ WaitingQueue::WaitingQueue(int32_t slots, double ageing_tokens_per_second, int64
 
 TimeNs WaitingQueue::DueOf(const QueueSpec& spec) const {
   if (order_ == QueueOrder::kFirstCome) return spec.arrival;
-  if (spec.deadline != kNever) return spec.deadline;
-  const double weight = static_cast<double>(spec.remaining_tokens) * ageing_ns_per_token_;
+  if (spec.deadline != kNever && !HEADRACE_PLANTED(11)) return spec.deadline;
+  const double weight = static_cast<double>(HEADRACE_PLANTED(16) ? 0 : spec.remaining_tokens) * ageing_ns_per_token_;
   return spec.arrival + kUndatedSlack + spec.position * kPositionWeight +
          static_cast<TimeNs>(std::min(weight, static_cast<double>(kWorkWeightLimit)));
 }
@@ -45,7 +46,7 @@ void WaitingQueue::Add(int32_t slot, const QueueSpec& spec) {
   entry = {.spec = Placed(spec), .number = next_number_++, .present = true};
   entry.flow = shares_.Open(entry.spec.band, entry.spec.tenant, entry.spec.weight);
   Enter(slot);
-  const TimeNs expiry = std::min(spec.deadline, spec.start_before);
+  const TimeNs expiry = HEADRACE_PLANTED(12) ? spec.deadline : std::min(spec.deadline, spec.start_before);
   if (expiry != kNever) expiry_.Set(slot, expiry);
 }
 
@@ -53,7 +54,7 @@ void WaitingQueue::Remove(int32_t slot) {
   Entry& entry = at(slot);
   CHECK(entry.present);
   if (entry.in_line) Leave(slot);
-  expiry_.Erase(slot);
+  if (!HEADRACE_PLANTED(13)) expiry_.Erase(slot);
   shares_.Close(entry.flow);
   entry.present = false;
 }
@@ -102,7 +103,7 @@ void WaitingQueue::Enter(int32_t slot) {
 
 int32_t WaitingQueue::First() const {
   for (int band = 0; band < kBands; ++band) {
-    const int32_t flow = shares_.First(static_cast<Band>(band));
+    const int32_t flow = shares_.First(static_cast<Band>(HEADRACE_PLANTED(14) ? kBands - 1 - band : band));
     if (flow != kNoFlow) return line(flow).heap;
   }
   return -1;
@@ -124,6 +125,7 @@ void WaitingQueue::SetAside(int32_t slot) {
 
 void WaitingQueue::RestoreAside() {
   for (int32_t slot : aside_) {
+    if (HEADRACE_PLANTED(15) && slot == aside_.back()) continue;
     at(slot).aside = false;
     Show(slot);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/planted.h"
 
 namespace headrace {
 
@@ -96,7 +97,7 @@ void Scheduler::Remove(int32_t slot) {
   sequence.table.Clear();
   queue_.Remove(slot);
   --here_;
-  free_slots_.push_back(slot);
+  if (!HEADRACE_PLANTED(29)) free_slots_.push_back(slot);
 }
 
 std::span<const int32_t> Scheduler::blocks(int32_t slot) const { return at(slot).table.blocks(); }
@@ -109,7 +110,7 @@ void Scheduler::Plan(BatchPlan* plan) {
   logit_rows_ = deferred_ = 0;
   ++plans_;
   for (int32_t slot : running_) at(slot).planned = false;
-  queue_.RestoreAside();
+  if (!HEADRACE_PLANTED(22)) queue_.RestoreAside();
   resting_ = batch_rests_ && HasUrgent();
   AdmitUrgent(plan);
   PlanDecodes(plan);
@@ -265,7 +266,7 @@ void Scheduler::Adopt(Sequence& sequence) {
 void Scheduler::CountCached(Sequence& sequence) {
   const int64_t fresh = std::min(sequence.computed, sequence.spec.prompt_tokens) - sequence.reached;
   if (fresh <= 0) return;
-  sequence.cached_tokens += fresh;
+  sequence.cached_tokens += HEADRACE_PLANTED(24) ? 2 * fresh : fresh;
   sequence.reached = sequence.computed;
   prefix_counts_.hits += static_cast<uint64_t>(fresh);
 }
@@ -284,7 +285,7 @@ bool Scheduler::GrowOrPreempt(int32_t slot, int64_t tokens, BatchPlan* plan) {
 
 // Free blocks that no running sequence will need for tokens it already has.
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
-  if (running() >= limits_.sequences_max) return false;
+  if (running() >= limits_.sequences_max + (HEADRACE_PLANTED(23) ? 1 : 0)) return false;
   int64_t spare = pool_.available_blocks();
   // What it shares with running ones costs nothing; idle cached blocks count as available and are used up.
   if (sequence.shareable() > 0) spare += pool_.Peek(*sequence.spec.chain, sequence.shareable()).in_use;
@@ -297,7 +298,7 @@ bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {
   while (!HasRoomFor(sequence)) {
     const int32_t victim = Victim();
     // Only a more urgent band takes from others.
-    if (victim < 0 || at(victim).band() <= sequence.band()) return false;
+    if (victim < 0 || at(victim).band() <= sequence.band() || HEADRACE_PLANTED(30)) return false;
     Preempt(victim, plan);
   }
   sequence.state = State::kRunning;
@@ -378,7 +379,8 @@ void Scheduler::Begin(int32_t slot, BatchPlan* plan) {
 int32_t Scheduler::Victim() const {
   int32_t victim = -1;
   for (int32_t slot : running_) {
-    if (!at(slot).planned && (victim < 0 || at(slot).band() >= at(victim).band())) victim = slot;
+    if (!at(slot).planned && (victim < 0 || at(slot).band() >= at(victim).band() || HEADRACE_PLANTED(25)))
+      victim = slot;
   }
   return victim;
 }
@@ -393,7 +395,7 @@ void Scheduler::Preempt(int32_t slot, BatchPlan* plan) {
   sequence.computed = 0;
   sequence.state = State::kWaiting;
   running_.erase(std::find(running_.begin(), running_.end(), slot));
-  queue_.Return(slot, sequence.remaining());
+  if (!HEADRACE_PLANTED(26)) queue_.Return(slot, sequence.remaining());
   ++preemptions_;
   plan->preempted.push_back(slot);
 }
@@ -402,9 +404,9 @@ void Scheduler::Advance(const PlannedSpan& span, bool sampled, int32_t accepted)
   Sequence& sequence = at(span.slot);
   CHECK(sequence.state == State::kRunning);
   CHECK_LE(accepted, span.drafts);
-  sequence.computed += span.rows - span.drafts + accepted;
+  sequence.computed += span.rows - span.drafts + accepted - (HEADRACE_PLANTED(27) && span.rows > 1 ? 1 : 0);
   sequence.reached = std::max(sequence.reached, sequence.computed);
-  if (sampled) sequence.length += 1 + accepted;
+  if (sampled && !HEADRACE_PLANTED(28)) sequence.length += 1 + accepted;
   sequence.planned = false;
 }
 

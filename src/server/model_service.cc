@@ -217,6 +217,9 @@ Status ModelService::StartEngine(const ServeOptions& options, const Clock& clock
   HR_ASSIGN_OR_RETURN(const DeploymentKey key, CacheKey(options));
   HR_ASSIGN_OR_RETURN(second_tier_, OpenSecondTier(options, key, description(), clock));
   preparer_ = std::make_unique<Preparer>(*tokenizer_, prompts_.get(), defaults_);
+  if (!options.decision_log.empty()) {
+    HR_ASSIGN_OR_RETURN(decisions_, CreateDecisionLog(options.decision_log));
+  }
   engine_ =
       std::make_unique<Engine>(*executor_, *tokenizer_, clock,
                                EngineOptions{.waiting_max = options.max_waiting,
@@ -226,6 +229,7 @@ Status ModelService::StartEngine(const ServeOptions& options, const Clock& clock
                                              .brown_out_wait = static_cast<TimeNs>(options.brown_out_s * kNsPerSecond),
                                              .drafts_max = options.speculation_tokens,
                                              .second_tier = &second_tier_,
+                                             .decisions = decisions_.get(),
                                              .cache_key = BlockNameKey(key)});
   thread_ = std::make_unique<EngineThread>(*engine_, clock);
   return {};

@@ -59,6 +59,7 @@ class ModelService {
   std::unique_ptr<Preparer> preparer_;
   std::unique_ptr<Executor> executor_;
   SecondTier second_tier_;
+  std::unique_ptr<DecisionSink> decisions_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<EngineThread> thread_;
   int64_t trained_context_ = 0;

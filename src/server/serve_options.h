@@ -38,6 +38,7 @@ struct ServeOptions {
   double itl_target_s = 0;                  // EngineOptions::itl_target
   double queue_timeout_s = 0;
   double brown_out_s = 30;       // EngineOptions::brown_out_wait
+  std::string decision_log;      // file that says what each step was given and decided; "": none
   double drain_timeout_s = 600;  // after SIGTERM; a second signal cuts it short
   double keep_alive_s = 10;      // between comments on a silent stream
   double stalled_after_s = 60;   // work and no step for this long: not healthy

@@ -1,7 +1,6 @@
 #include "simulate/simulation.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -9,6 +8,8 @@
 #include "base/random.h"
 #include "engine/engine.h"
 #include "executor/scripted/scripted_executor.h"
+#include "simulate/driver.h"
+#include "simulate/results.h"
 
 namespace headrace {
 namespace {
@@ -41,110 +42,133 @@ SecondTier TierOf(const SimulationOptions& o, MemoryFiles& files, const Clock& c
   return tier;
 }
 
+// Random requests as records, and what is asked beside.
+struct Traffic {
+  std::vector<RecordedRequest> requests;
+  std::vector<std::vector<int32_t>> prompts;
+};
+
+Traffic Draw(const SimulationOptions& o) {
+  Traffic traffic;
+  Random random(o.seed);
+  double at_us = 0;
+  for (uint64_t i = 0; i < static_cast<uint64_t>(o.requests); ++i) {
+    at_us += -std::log(1.0 - random.Uniform()) / o.requests_per_second * 1e6;
+    RecordedRequest r{.arrival_us = static_cast<int64_t>(at_us), .id = i + 1, .tenant = 1 + random.Below(3)};
+    r.prompt_tokens = 1 + static_cast<int64_t>(random.Below(static_cast<uint64_t>(o.prompt_tokens_max)));
+    r.sampling.max_tokens = 1 + static_cast<int64_t>(random.Below(static_cast<uint64_t>(o.new_tokens_max)));
+    r.sampling.seed = o.seed + i;
+    r.band = static_cast<int32_t>(random.Below(kBands));
+    const bool shares = random.Uniform() < o.shared_share;
+    const uint64_t family = random.Below(kFamilies);
+    const uint64_t shared = shares ? random.Below(static_cast<uint64_t>(o.prompt_tokens_max)) : 0;
+    std::vector<int32_t>& prompt = traffic.prompts.emplace_back();
+    for (uint64_t t = 0; t < static_cast<uint64_t>(r.prompt_tokens); ++t)
+      prompt.push_back(static_cast<int32_t>('a' + KeyedRandom(t < shared ? family : kFamilies + i, t) % 26));
+    traffic.requests.push_back(std::move(r));
+  }
+  return traffic;
+}
+
+std::unique_ptr<EngineRequest> RequestOf(const RecordedRequest& r, const std::vector<int32_t>& prompt,
+                                         const SimulationOptions& o, TimeNs now) {
+  const auto after = [now](double seconds) {
+    return seconds > 0 ? now + static_cast<TimeNs>(seconds * kNsPerSecond) : kNever;
+  };
+  auto request = std::make_unique<EngineRequest>();
+  request->prompt = prompt;
+  request->max_tokens = r.sampling.max_tokens;
+  request->sampling.seed = r.sampling.seed;
+  request->place.band = static_cast<Band>(r.band);
+  request->place.tenant = r.tenant;
+  request->place.start_before = after(o.queue_timeout_s);
+  request->finish_before = after(o.request_timeout_s);
+  return request;
+}
+
+// Whether `answer` is what the scripted executor says to this prompt when it is alone, or the begin of it.
+bool IsRight(const RecordedRequest& r, const std::vector<int32_t>& prompt, const std::vector<int32_t>& answer,
+             bool whole, int64_t context, int32_t letters) {
+  uint32_t history = 0;
+  for (const int32_t token : prompt) history = ScriptHistory(history, token);
+  const auto prompt_tokens = static_cast<int64_t>(prompt.size());
+  auto position = static_cast<uint64_t>(prompt.size());
+  for (const int32_t token : answer) {
+    if (token != ScriptDraw(r.sampling.seed, history, position++, letters)) return false;
+    history = ScriptHistory(history, token);
+  }
+  const auto length = static_cast<int64_t>(answer.size());
+  const int64_t longest = std::min(r.sampling.max_tokens, context - prompt_tokens);
+  if (!whole || length == longest) return true;
+  return length < longest && ScriptDraw(r.sampling.seed, history, position, letters) == kScriptEnd;
+}
+
 class Simulation {
  public:
   Simulation(const SimulationOptions& options, std::unique_ptr<Tokenizer> tokenizer)
       : options_(options),
-        random_(options.seed),
+        traffic_(Draw(options)),
         tokenizer_(std::move(tokenizer)),
-        executor_(ScriptOf(options), [this](TimeNs time) { clock_.Advance(time); }),
+        random_(options.seed),
+        driver_(traffic_.requests, clock_,
+                [this](size_t i, TimeNs now) {
+                  return RequestOf(traffic_.requests[i], traffic_.prompts[i], options_, now);
+                }),
+        script_(ScriptOf(options),
+                [this](TimeNs time) {
+                  DamageDisk();
+                  driver_.Pass(time);
+                }),
+        faults_(options.seed, options.faults),
+        executor_(script_, faults_, [this](TimeNs time) { driver_.Pass(time); }),
         tier_(TierOf(options, files_, clock_, executor_.Describe())),
         engine_(executor_, *tokenizer_, clock_,
                 {.waiting_max = options.waiting_max,
+                 .shared_tokens_max = options.shared_tokens_max,
                  .check_integrity = options.check,
                  .prefix_cache = options.prefix_cache,
                  .drafts_max = options.drafts_max,
-                 .second_tier = &tier_}) {
-    clock_.Set(1);
+                 .second_tier = &tier_,
+                 .decisions = options.decisions}) {
+    driver_.KeepAnswers();
+    driver_.Attach(engine_, &faults_);
   }
 
   SimulationReport Run() {
-    PlanArrivals();
-    while (next_arrival_ < arrivals_.size() || engine_.inside() > 0) {
-      Arrive();
-      CancelDue();
-      DamageDisk();
-      const TimeNs wake = engine_.Step(clock_.Now());
-      Collect();
-      const TimeNs arrival = next_arrival_ < arrivals_.size() ? arrivals_[next_arrival_].at : kNever;
-      if (const TimeNs next = std::min(wake, arrival); next != kNever && wake > clock_.Now())
-        clock_.Set(std::max(clock_.Now(), next));
+    driver_.Run();
+    CountOutcomes();
+    report_.lost = static_cast<int>(driver_.lost());
+    const EngineStats& s = engine_.stats();
+    report_.trace_hash = driver_.events_hash();
+    report_.steps = s.steps.load();
+    report_.step_errors = faults_.step_errors();
+    report_.preemptions = s.preemptions.load();
+    report_.prompt_tokens = s.prompt_tokens.load();
+    report_.generated_tokens = s.generated_tokens.load();
+    report_.rows = s.rows.load();
+    report_.drafted_tokens = s.drafted_tokens.load();
+    report_.accepted_tokens = s.accepted_tokens.load();
+    report_.dropped = s.cancelled.load();
+    report_.prefix_asked_tokens = s.prefix_asked_tokens.load();
+    report_.prefix_hit_tokens = s.prefix_hit_tokens.load();
+    report_.prefix_evictions = s.prefix_evictions.load();
+    for (const TierStats* stats :
+         {tier_.memory ? &tier_.memory->stats() : nullptr, tier_.disk ? &tier_.disk->stats() : nullptr}) {
+      if (stats == nullptr) continue;
+      report_.restored_blocks += stats->restored.load();
+      report_.damaged_blocks += stats->damaged.load();
     }
-    engine_.Step(clock_.Now());
-    return Finish();
+    report_.virtual_time = clock_.Now() - kVirtualStart;
+    report_.kv_blocks_left_in_use = s.kv_blocks_used.load();
+    for (int state = 0; state < kRequestStates; ++state)
+      report_.cancelled_in[state] = faults_.cancelled_in(static_cast<RequestState>(state));
+    const Distribution ttft = Tabulate(driver_.results(), {}, {}).ttft_ms;
+    report_.ttft_ms_p50 = ttft.p50;
+    report_.ttft_ms_p99 = ttft.p99;
+    return report_;
   }
 
  private:
-  struct Arrival {
-    TimeNs at;
-    int64_t prompt_tokens;
-    int64_t new_tokens;
-    TimeNs cancel_after;  // kNever: not
-    Band band;
-    int64_t shared_tokens;  // of the prompt, from the text of a family
-    uint64_t family;
-  };
-  struct Open {
-    std::shared_ptr<EngineStream> stream;
-    size_t number;
-    TimeNs arrived;
-    TimeNs cancel_at;
-    uint64_t tokens = 0;
-    bool started = false;
-    bool done = false;
-  };
-
-  void PlanArrivals() {
-    double at = 1;
-    for (int i = 0; i < options_.requests; ++i) {
-      at += -std::log(1.0 - random_.Uniform()) / options_.requests_per_second * 1e9;
-      const bool cancelled = random_.Uniform() < options_.cancelled_share;
-      const bool shares = random_.Uniform() < options_.shared_share;
-      arrivals_.push_back(
-          {static_cast<TimeNs>(at),
-           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))),
-           1 + static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.new_tokens_max))),
-           cancelled ? static_cast<TimeNs>(random_.Below(3 * kNsPerSecond)) : kNever,
-           static_cast<Band>(random_.Below(kBands)),
-           shares ? static_cast<int64_t>(random_.Below(static_cast<uint64_t>(options_.prompt_tokens_max))) : 0,
-           random_.Below(kFamilies)});
-    }
-  }
-
-  void Arrive() {
-    for (; next_arrival_ < arrivals_.size() && arrivals_[next_arrival_].at <= clock_.Now(); ++next_arrival_) {
-      const Arrival& a = arrivals_[next_arrival_];
-      auto request = std::make_unique<EngineRequest>();
-      for (int64_t t = 0; t < a.prompt_tokens; ++t) {
-        const uint64_t text = t < a.shared_tokens ? a.family : kFamilies + next_arrival_;
-        request->prompt.push_back(static_cast<int32_t>('a' + KeyedRandom(text, static_cast<uint64_t>(t)) % 26));
-      }
-      request->max_tokens = a.new_tokens;
-      request->sampling.seed = options_.seed + next_arrival_;
-      request->place.band = a.band;
-      request->place.start_before = clock_.Now() + static_cast<TimeNs>(options_.queue_timeout_s * kNsPerSecond);
-      auto stream = engine_.Submit(std::move(request), nullptr);
-      if (stream) {
-        open_.push_back({std::move(*stream), next_arrival_, a.at,
-                         a.cancel_after == kNever ? kNever : clock_.Now() + a.cancel_after});
-      } else {
-        ++report_.refused;
-        Note(next_arrival_, static_cast<uint64_t>(stream.error().code));
-      }
-    }
-  }
-
-  void CancelDue() {
-    for (Open& open : open_) {
-      if (open.done || open.cancel_at > clock_.Now()) continue;
-      open.stream->Cancel();
-      open.done = true;
-      ++report_.cancelled;
-      Note(open.stream->id(), 1);
-    }
-    std::erase_if(open_, [](const Open& open) { return open.done; });
-  }
-
   void DamageDisk() {
     if (options_.damaged_share == 0 || files_.files.empty()) return;
     files_.full = random_.Uniform() < options_.damaged_share / 50;  // the tier rests long after each
@@ -155,71 +179,35 @@ class Simulation {
     if (random_.Below(4) == 0) bytes.resize(1 + random_.Below(bytes.size()));
   }
 
-  void Collect() {
-    for (Open& open : open_) {
-      for (TokenEvent event; open.stream->Pop(event);) {
-        if (event.token >= 0 && !open.started) {
-          open.started = true;
-          ttft_ms_.push_back(static_cast<double>(clock_.Now() - open.arrived) / kNsPerMs);
-        }
-        Note(open.stream->id(),
-             (static_cast<uint64_t>(static_cast<uint32_t>(event.token)) << 8) | static_cast<uint64_t>(event.finish));
-        report_.answers_hash +=
-            SplitMix64(SplitMix64(open.number) ^ KeyedRandom(open.tokens++, static_cast<uint32_t>(event.token)));
-        if (event.finish == EndReason::kNone) continue;
-        open.done = true;
-        (event.finish == EndReason::kError ? report_.expired : report_.finished) += 1;
-      }
+  void CountOutcomes() {
+    for (size_t i = 0; i < traffic_.requests.size(); ++i) {
+      const Outcome outcome = driver_.results()[i].outcome;
+      (outcome == Outcome::kFinished    ? report_.finished
+       : outcome == Outcome::kCancelled ? report_.cancelled
+       : outcome == Outcome::kRefused   ? report_.refused
+       : outcome == Outcome::kExpired   ? report_.expired
+                                        : report_.failed) += 1;
+      const std::vector<int32_t>& answer = driver_.answers()[i];
+      if (!IsRight(traffic_.requests[i], traffic_.prompts[i], answer, outcome == Outcome::kFinished,
+                   std::min<int64_t>(options_.context, int64_t{options_.kv_blocks} * 64), options_.letters))
+        ++report_.wrong_answers;
+      for (size_t t = 0; t < answer.size(); ++t)
+        report_.answers_hash += SplitMix64(SplitMix64(i) ^ KeyedRandom(t, static_cast<uint32_t>(answer[t])));
     }
-    std::erase_if(open_, [](const Open& open) { return open.done; });
-  }
-
-  void Note(uint64_t who, uint64_t what) {
-    report_.trace_hash =
-        SplitMix64(report_.trace_hash ^ SplitMix64(who) ^ SplitMix64(what + 1) ^ static_cast<uint64_t>(clock_.Now()));
-  }
-
-  SimulationReport Finish() {
-    const EngineStats& s = engine_.stats();
-    report_.lost = static_cast<int>(open_.size());
-    report_.steps = s.steps.load();
-    report_.preemptions = s.preemptions.load();
-    report_.prompt_tokens = s.prompt_tokens.load();
-    report_.generated_tokens = s.generated_tokens.load();
-    report_.rows = s.rows.load();
-    report_.drafted_tokens = s.drafted_tokens.load();
-    report_.accepted_tokens = s.accepted_tokens.load();
-    report_.prefix_asked_tokens = s.prefix_asked_tokens.load();
-    report_.prefix_hit_tokens = s.prefix_hit_tokens.load();
-    report_.prefix_evictions = s.prefix_evictions.load();
-    for (const TierStats* stats :
-         {tier_.memory ? &tier_.memory->stats() : nullptr, tier_.disk ? &tier_.disk->stats() : nullptr}) {
-      if (stats == nullptr) continue;
-      report_.restored_blocks += stats->restored.load();
-      report_.damaged_blocks += stats->damaged.load();
-    }
-    report_.virtual_time = clock_.Now();
-    report_.kv_blocks_left_in_use = s.kv_blocks_used.load();
-    std::sort(ttft_ms_.begin(), ttft_ms_.end());
-    if (!ttft_ms_.empty()) {
-      report_.ttft_ms_p50 = ttft_ms_[ttft_ms_.size() / 2];
-      report_.ttft_ms_p99 = ttft_ms_[ttft_ms_.size() * 99 / 100];
-    }
-    return report_;
   }
 
   const SimulationOptions options_;
-  Random random_;
+  const Traffic traffic_;
   VirtualClock clock_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  ScriptedExecutor executor_;
+  Random random_;
+  TrafficDriver driver_;
+  ScriptedExecutor script_;
+  Faults faults_;
+  FaultyExecutor executor_;
   MemoryFiles files_;
   SecondTier tier_;
   Engine engine_;
-  std::vector<Arrival> arrivals_;
-  size_t next_arrival_ = 0;
-  std::vector<Open> open_;
-  std::vector<double> ttft_ms_;
   SimulationReport report_;
 };
 

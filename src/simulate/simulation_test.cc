@@ -1,6 +1,6 @@
 // Goal, the second law: the production engine on virtual time holds every invariant after every step, loses no request,
-// returns to idle, and repeats itself exactly. 10,000 requests once; then HEADRACE_SEEDS (200) short runs on machines
-// of random shape.
+// gives each the answer that it must, returns to idle, and repeats itself exactly. 10,000 requests once; then
+// HEADRACE_SEEDS (200) runs of two minutes or more on machines of random shape, with faults.
 #include "simulate/simulation.h"
 
 #include <gtest/gtest.h>
@@ -14,8 +14,9 @@ namespace headrace {
 namespace {
 
 void ExpectNothingLost(const SimulationOptions& o, const SimulationReport& r) {
+  EXPECT_EQ(r.finished + r.cancelled + r.refused + r.expired + r.failed, o.requests) << "seed " << o.seed;
   EXPECT_EQ(r.lost, 0) << "seed " << o.seed;
-  EXPECT_EQ(r.finished + r.cancelled + r.refused + r.expired, o.requests) << "seed " << o.seed;
+  EXPECT_EQ(r.wrong_answers, 0) << "seed " << o.seed;
   EXPECT_EQ(r.kv_blocks_left_in_use, 0) << "seed " << o.seed;
 }
 
@@ -41,39 +42,86 @@ TEST(SimulationTest, TenThousandRequestsHoldEveryInvariantAndRepeatExactly) {
   EXPECT_NE(RunSimulation(options)->trace_hash, first->trace_hash);
 }
 
-TEST(SimulationTest, ManySeedsOnMachinesOfRandomShape) {
+// A machine and traffic of any shape: idle to overloaded, a pool that holds everything or hardly one request, steps of
+// 5 to 80 ms, and faults of all kinds.
+SimulationOptions AnyShape(uint64_t seed) {
+  Random random(seed + 1000);
+  SimulationOptions o{.seed = seed, .faults = kBadDay};
+  o.step_us = 5000 + static_cast<int64_t>(random.Below(75'000));
+  o.requests_per_second = 0.5 + 3 * random.Uniform();
+  o.requests = static_cast<int>(o.requests_per_second * 180);
+  o.kv_blocks = 13 + static_cast<int32_t>(random.Below(100));
+  o.sequences_max = 1 + static_cast<int32_t>(random.Below(20));
+  o.batch_tokens_max = 1 + static_cast<int32_t>(random.Below(200));
+  o.shared_tokens_max = random.Below(2) == 0 ? 0 : 1 + static_cast<int32_t>(random.Below(100));
+  o.waiting_max = static_cast<int32_t>(random.Below(100));
+  o.faults.cancel = random.Uniform() / 2;
+  o.queue_timeout_s = random.Below(4) == 0 ? 0 : 0.1 + 30 * random.Uniform();
+  o.request_timeout_s = random.Below(4) == 0 ? 20 * random.Uniform() : 0;
+  o.shared_share = static_cast<double>(random.Below(3)) / 2;
+  o.prefix_cache = random.Below(4) != 0;
+  if (random.Below(2) == 0) {
+    o.drafts_max = 1 + static_cast<int32_t>(random.Below(15));
+    o.letters = 1 + static_cast<int32_t>(random.Below(4));
+    o.row_us = static_cast<int64_t>(random.Below(600));
+  }
+  if (random.Below(2) == 0) o.memory_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
+  if (random.Below(2) == 0) o.disk_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
+  o.disk_us_per_block = static_cast<int64_t>(random.Below(20'000));
+  o.damaged_share = random.Below(3) == 0 ? 0.05 : 0;
+  return o;
+}
+
+TEST(SimulationTest, ManySeedsOnMachinesOfRandomShapeWithFaults) {
   const char* seeds = std::getenv("HEADRACE_SEEDS");
-  const int count = seeds != nullptr ? std::atoi(seeds) : 200;
-  for (int seed = 0; seed < count; ++seed) {
-    Random random(static_cast<uint64_t>(seed) + 1000);
-    SimulationOptions o{.seed = static_cast<uint64_t>(seed), .requests = 150};
-    o.requests_per_second = 5 + static_cast<double>(random.Below(100));
-    o.kv_blocks = 10 + static_cast<int32_t>(random.Below(100));
-    o.sequences_max = 1 + static_cast<int32_t>(random.Below(20));
-    o.batch_tokens_max = 1 + static_cast<int32_t>(random.Below(200));
-    o.waiting_max = 1 + static_cast<int32_t>(random.Below(100));
-    o.cancelled_share = static_cast<double>(random.Below(50)) / 100;
-    o.queue_timeout_s = 0.1 + static_cast<double>(random.Below(30));
-    o.shared_share = static_cast<double>(random.Below(3)) / 2;
-    o.prefix_cache = random.Below(4) != 0;
-    if (random.Below(2) == 0) {
-      o.drafts_max = 1 + static_cast<int32_t>(random.Below(15));
-      o.letters = 1 + static_cast<int32_t>(random.Below(4));
-      o.row_us = static_cast<int64_t>(random.Below(600));
-    }
-    if (random.Below(2) == 0) o.memory_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
-    if (random.Below(2) == 0) o.disk_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
-    o.disk_us_per_block = static_cast<int64_t>(random.Below(20'000));
-    o.damaged_share = random.Below(3) == 0 ? 0.05 : 0;
+  const uint64_t count = seeds != nullptr ? std::strtoull(seeds, nullptr, 10) : 200;
+  SimulationReport all;
+  int short_runs = 0;
+  for (uint64_t seed = 0; seed < count; ++seed) {
+    const SimulationOptions o = AnyShape(seed);
     const auto report = RunSimulation(o);
     ASSERT_TRUE(report) << report.error().message;
     ExpectNothingLost(o, *report);
+    short_runs += report->virtual_time < 120 * kNsPerSecond ? 1 : 0;
+    all.virtual_time += report->virtual_time;
+    all.steps += report->steps;
+    all.finished += report->finished;
+    all.expired += report->expired;
+    all.refused += report->refused;
+    all.failed += report->failed;
+    all.preemptions += report->preemptions;
+    for (int state = 0; state < kRequestStates; ++state) all.cancelled_in[state] += report->cancelled_in[state];
   }
+  std::printf("%.0f s, %llu steps: %d finished, %d expired, %d refused, %d failed, %llu preemptions\n",
+              static_cast<double>(all.virtual_time) / 1e9, static_cast<unsigned long long>(all.steps), all.finished,
+              all.expired, all.refused, all.failed, static_cast<unsigned long long>(all.preemptions));
+  EXPECT_EQ(short_runs, 0) << "each is meant to last two minutes of virtual time";
+  if (count < 50) return;
+  for (int state = 0; state < kRequestStates; ++state) EXPECT_GT(all.cancelled_in[state], 20) << "state " << state;
+  EXPECT_GT(all.failed, 20);
+  EXPECT_GT(all.expired, 20);
+  EXPECT_GT(all.preemptions, 500u);
+}
+
+TEST(SimulationTest, WhatIsCancelledIsComputedNoFurther) {
+  SimulationOptions o{.seed = 4, .requests = 600, .requests_per_second = 5, .faults = {.cancel = 0.5}};
+  const auto report = RunSimulation(o);
+  ASSERT_TRUE(report);
+  EXPECT_GT(report->cancelled, 100);
+  EXPECT_EQ(report->dropped, static_cast<uint64_t>(report->cancelled));
+}
+
+TEST(SimulationTest, FaultsRepeatToo) {
+  const SimulationOptions o = AnyShape(3);
+  const auto first = RunSimulation(o), second = RunSimulation(o);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->trace_hash, second->trace_hash);
+  EXPECT_EQ(first->virtual_time, second->virtual_time);
 }
 
 // Shared blocks change when a request is answered, never what: the scripted executor draws from what its blocks hold.
 TEST(SimulationTest, TheCacheChangesNoAnswerAndSavesWhatItHits) {
-  SimulationOptions o{.seed = 5, .requests = 1500, .requests_per_second = 8, .cancelled_share = 0, .waiting_max = 1500};
+  SimulationOptions o{.seed = 5, .requests = 1500, .requests_per_second = 8, .faults = {}, .waiting_max = 1500};
   o.queue_timeout_s = 1e6;
   o.shared_share = 0.8;
   const auto with = RunSimulation(o);
@@ -92,7 +140,7 @@ TEST(SimulationTest, TheCacheChangesNoAnswerAndSavesWhatItHits) {
 
 // Drafts change how many steps an answer takes, never what it is.
 TEST(SimulationTest, DraftsChangeNoAnswerAndSaveSteps) {
-  SimulationOptions o{.seed = 5, .requests = 1000, .requests_per_second = 8, .cancelled_share = 0, .waiting_max = 1000};
+  SimulationOptions o{.seed = 5, .requests = 1000, .requests_per_second = 8, .faults = {}, .waiting_max = 1000};
   o.queue_timeout_s = 1e6;
   o.row_us = 300;
   o.letters = 2;
@@ -114,7 +162,8 @@ TEST(SimulationTest, DraftsChangeNoAnswerAndSaveSteps) {
 
 // The same below the pool, where a wrong block would change an answer, and damage only costs time.
 TEST(SimulationTest, TiersChangeNoAnswerAndSaveWhatTheyRestore) {
-  SimulationOptions o{.seed = 5, .requests = 1500, .requests_per_second = 8, .cancelled_share = 0, .waiting_max = 1500};
+  SimulationOptions o{.seed = 5, .requests = 1500, .requests_per_second = 8, .waiting_max = 1500};
+  o.faults.cancel = 0;
   o.queue_timeout_s = 1e6;
   o.shared_share = 0.8;
   o.kv_blocks = 48;

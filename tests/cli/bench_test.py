@@ -29,7 +29,7 @@ class Bench(CliTest):
 
     def test_mistakes(self):
         self.assertIn("headrace bench engine", self.refused(2, "bench"))
-        self.assertIn("headrace bench engine", self.refused(2, "bench", "server"))
+        self.assertIn("headrace bench calibrate", self.refused(2, "bench", "server"))
         for flag, value in (("--prompt", "0"), ("--batch", "1,,2"), ("--depth", "-1"), ("--batch", "9" * 30), ("--batch", "1025"), ("--prompt", "1048577"), ("--depth", "1048577"), ("--prompt", "1," * 20 + "1")):
             self.assertIn(f"{flag}: ", self.refused(2, "bench", "engine", flag, value))
         self.assertIn("--format", self.refused(2, "bench", "engine", "--format", "xml"))

@@ -17,6 +17,15 @@ constexpr size_t kConversationsMax = 16'384;
 
 }  // namespace
 
+uint32_t ScriptHistory(uint32_t before, int32_t token) {
+  return static_cast<uint32_t>(SplitMix64(uint64_t{before} << 32 | static_cast<uint32_t>(token)));
+}
+
+int32_t ScriptDraw(uint64_t seed, uint32_t history, uint64_t position, int32_t letters) {
+  const uint64_t draw = KeyedRandom(seed ^ history, position);
+  return draw % 97 == 0 ? kScriptEnd : static_cast<int32_t>('a' + draw / 97 % static_cast<uint64_t>(letters));
+}
+
 ScriptedExecutor::Sleeper ScriptedExecutor::RealSleeper() {
   return [](TimeNs time) { std::this_thread::sleep_for(std::chrono::nanoseconds(time)); };
 }
@@ -95,7 +104,7 @@ void ScriptedExecutor::WriteKv(const StepInput& input, const StepSpan& span) {
   uint32_t history = span.first_position == 0 ? 0 : KvAt(input, span, span.first_position - 1).history;
   for (int32_t row = 0; row < span.rows; ++row) {
     const int32_t token = input.token_ids[static_cast<size_t>(span.first_row + row)];
-    history = static_cast<uint32_t>(SplitMix64(uint64_t{history} << 32 | static_cast<uint32_t>(token)));
+    history = ScriptHistory(history, token);
     KvAt(input, span, int64_t{span.first_position} + row) = {token, history};
   }
 }
@@ -131,9 +140,7 @@ void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, 
     result->token = sample.target;
   } else if (script_.replies.empty()) {
     const uint64_t history = KvAt(input, span, static_cast<int64_t>(sample.position) - 1).history;
-    const uint64_t draw = KeyedRandom(sample.params.seed ^ history, sample.position);
-    result->token =
-        draw % 97 == 0 ? kScriptEnd : static_cast<int32_t>('a' + draw / 97 % static_cast<uint64_t>(script_.letters));
+    result->token = ScriptDraw(sample.params.seed, history, sample.position, script_.letters);
   } else {
     const ScriptReply& reply = ReplyTo(input, span);
     const auto index = static_cast<int64_t>(sample.position) - span.prompt_tokens;

@@ -16,6 +16,11 @@
 
 namespace headrace {
 
+// What stands for keys and values: a hash of the tokens up to a position, from the one before it (0: none).
+uint32_t ScriptHistory(uint32_t before, int32_t token);
+// Without replies: the token at `position`, from the history of the one before it.
+int32_t ScriptDraw(uint64_t seed, uint32_t history, uint64_t position, int32_t letters);
+
 class ScriptedExecutor final : public Executor {
  public:
   using Sleeper = std::function<void(TimeNs)>;
@@ -31,10 +36,10 @@ class ScriptedExecutor final : public Executor {
   void WriteBlock(int32_t block, std::span<const std::byte> bytes) override;
 
  private:
-  // What stands for keys and values of one position.
+  // Of one position.
   struct KvEntry {
     int32_t token = -1;
-    uint32_t history = 0;  // hash of the tokens up to here
+    uint32_t history = 0;
   };
   KvEntry& KvAt(const StepInput& input, const StepSpan& span, int64_t position);
   void WriteKv(const StepInput& input, const StepSpan& span);
