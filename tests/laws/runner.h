@@ -135,6 +135,7 @@ class Runner {
     const EngineOptions engine{.waiting_max = 256,
                                .check_integrity = true,
                                .prefix_cache = setting.prefix_cache,
+                               .itl_target = kNever,  // chunks as the setting has them
                                .drafts_max = setting.drafts_max,
                                .second_tier = &tier_};
     engine_ = std::make_unique<Engine>(used, *tokenizer_, clock_, engine);

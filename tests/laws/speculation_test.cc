@@ -1,5 +1,6 @@
 // Goal: the first law with drafts: tokens and logits are the same to the bit with speculation and without, greedy and
-// drawn, under penalties, beside others and preempted; and drafts are really tried, right ones and wrong ones.
+// drawn, under penalties, beside others and preempted; and drafts are really tried: right ones on seeded models, which
+// repeat themselves for ever, and wrong ones, too, on the default model.
 //
 // HEADRACE_LAWS=whole takes a thousand prompts of the default model (a campaign), CI two dozen.
 #include <gtest/gtest.h>
@@ -79,7 +80,6 @@ TEST(SpeculationLawTest, SeededLlama) {
       const Drafts drafts = ExpectTheLaw(*file, prompts, isa, kv_type, settings);
       if (slow) continue;
       EXPECT_GT(drafts.accepted, 100u) << isa;
-      EXPECT_GT(drafts.drafted, drafts.accepted) << isa;
     }
   }
 }
