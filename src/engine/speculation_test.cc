@@ -4,6 +4,7 @@
 // adjustments of the row, so that a wrong row or a wrong table is another answer.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <map>
 
 #include "base/random.h"
@@ -65,7 +66,7 @@ class WordsExecutor final : public Executor {
       EXPECT_TRUE(by_token.emplace(t.token, &t).second) << "a token has two adjustments";
       if (t.bias != 0 || t.output_count != 0 || t.seen)
         adjusted += SplitMix64(static_cast<uint64_t>(t.token) * 1000 + static_cast<uint64_t>(t.output_count) * 2 +
-                               (t.seen ? 1 : 0) + static_cast<uint64_t>(-t.bias) * 7);
+                               (t.seen ? 1 : 0) + uint64_t{std::bit_cast<uint32_t>(t.bias)} * 7);
     }
     *result = {};
     result->logprob = static_cast<float>((SplitMix64(adjusted) + before + last + sample.position) % 10'007);

@@ -437,7 +437,8 @@ void Scheduler::CheckIntegrity() const {
       ++restoring;
       CHECK(!s.planned);
       CHECK_EQ(s.computed % kBlockTokens, 0);
-      CHECK_LE(s.restore_end * kBlockTokens, std::min(s.length, s.table.capacity_tokens()));
+      CHECK_LE(s.restore_end * kBlockTokens, s.length);
+      CHECK_LE(s.restore_end * kBlockTokens, s.table.capacity_tokens());
     }
     // A sequence that decodes has one token to compute; one whose step is under way has none.
     CHECK(queue_.InLine(slot) != (s.restore_end > 0) || s.remaining() <= 1 || s.planned);
