@@ -20,8 +20,8 @@ template <typename A, typename B>
 
 #define HR_CHECK_OP(a, b, op)                                                       \
   do {                                                                              \
-    const auto& hr_a = (a);                                                         \
-    const auto& hr_b = (b);                                                         \
+    const auto hr_a = (a); /* a copy: std::min gives a reference to a temporary */  \
+    const auto hr_b = (b);                                                          \
     if (!(hr_a op hr_b)) [[unlikely]]                                               \
       ::headrace::CheckOpFailed(__FILE__, __LINE__, #a " " #op " " #b, hr_a, hr_b); \
   } while (0)
