@@ -1,19 +1,11 @@
 #include "kv_tier/memory_tier.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace headrace {
-namespace {
-
-constexpr int kMadvPopulateWrite = 23;            // MADV_POPULATE_WRITE, which older headers lack
-constexpr uint64_t kPopulateBytes = 64ull << 20;  // between two looks at whether the tier goes
-
-}  // namespace
-
 Result<std::unique_ptr<MemoryTier>> MemoryTier::Make(uint64_t bytes, uint64_t block_bytes) {
   const uint64_t places = std::min(bytes / block_bytes, kBlocksMax);
   if (places == 0)
@@ -25,22 +17,11 @@ Result<std::unique_ptr<MemoryTier>> MemoryTier::Make(uint64_t bytes, uint64_t bl
 }
 
 MemoryTier::MemoryTier(HugeBuffer buffer, int32_t places, uint64_t block_bytes)
-    : buffer_(std::move(buffer)), block_bytes_(block_bytes), index_(places), blocks_(static_cast<size_t>(places)) {
-  populate_ = std::thread([this] { Populate(); });
-}
-
-MemoryTier::~MemoryTier() {
-  stop_ = true;
-  populate_.join();
-}
-
-// Changes no byte, so that the engine may copy meanwhile. Where the system cannot do it (before Linux 5.14), the first
-// copies take longer.
-void MemoryTier::Populate() const {
-  for (uint64_t at = 0; at < buffer_.bytes() && !stop_; at += kPopulateBytes) {
-    if (madvise(buffer_.data() + at, std::min(kPopulateBytes, buffer_.bytes() - at), kMadvPopulateWrite) != 0) return;
-  }
-}
+    : buffer_(std::move(buffer)),
+      block_bytes_(block_bytes),
+      index_(places),
+      blocks_(static_cast<size_t>(places)),
+      populator_({{buffer_.data(), buffer_.bytes()}}, buffer_.bytes()) {}
 
 std::span<const std::byte> MemoryTier::Get(const NamedBlock& wanted) const {
   const int32_t place = index_.Find(wanted.name);
