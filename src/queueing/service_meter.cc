@@ -1,15 +1,8 @@
 #include "queueing/service_meter.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace headrace {
-
-void ServiceMeter::Fading::Add(double more, double more_seconds) {
-  const double keep = std::exp2(-more_seconds * kNsPerSecond / static_cast<double>(kMeterHalfLife));
-  amount = amount * keep + more;
-  seconds = seconds * keep + more_seconds;
-}
 
 void ServiceMeter::OnStep(const Step& step) {
   if (step.duration <= 0) return;
@@ -22,9 +15,9 @@ void ServiceMeter::OnStep(const Step& step) {
 }
 
 ServiceRates ServiceMeter::Rates(int32_t free_places) const {
-  const double steps = step_.Rate();
-  return {.tokens_per_second = rows_.seconds > 0 ? rows_.Rate() : best_rows_,
-          .starts_per_second = starts_.Rate(),
+  const double steps = step_.rate();
+  return {.tokens_per_second = rows_.measure() > 0 ? rows_.rate() : best_rows_,
+          .starts_per_second = starts_.rate(),
           .free_places = free_places,
           .step = steps > 0 ? static_cast<TimeNs>(kNsPerSecond / steps) : 0};
 }

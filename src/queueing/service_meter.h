@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "queueing/admission.h"
+#include "queueing/fading_rate.h"
 
 namespace headrace {
 
@@ -27,13 +28,8 @@ class ServiceMeter {
   ServiceRates Rates(int32_t free_places) const;
 
  private:
-  // A sum and its time, both fading.
-  struct Fading {
-    double amount = 0, seconds = 0;
-    void Add(double more, double more_seconds);
-    double Rate() const { return seconds > 0 ? amount / seconds : 0; }
-  };
-  Fading rows_, starts_, step_;
+  static constexpr double kHalfLifeSeconds = static_cast<double>(kMeterHalfLife) / kNsPerSecond;
+  FadingRate rows_{kHalfLifeSeconds}, starts_{kHalfLifeSeconds}, step_{kHalfLifeSeconds};
   double best_rows_ = 0;  // a second, of steps that had rows to spare: a lower bound of the rate until one is short
 };
 

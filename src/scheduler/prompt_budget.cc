@@ -1,13 +1,10 @@
 #include "scheduler/prompt_budget.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace headrace {
 namespace {
 
-// After so many rows what was measured before weighs half: costs grow with a prompt's length.
-constexpr double kHalfLifeRows = 512;
 // Fewer say little.
 constexpr double kRowsKnown = 32;
 // A step that another process has delayed is no measure of its rows.
@@ -15,16 +12,10 @@ constexpr double kDelayedAbove = 2;
 
 }  // namespace
 
-void PromptBudget::Fading::Add(double more_ns, double more_rows) {
-  const double keep = std::exp2(-more_rows / kHalfLifeRows);
-  ns = ns * keep + more_ns;
-  rows = rows * keep + more_rows;
-}
-
 // Of rows alone a row seems dear when they are few, since the step as such is in it: known well enough to begin with.
 double PromptBudget::RowNs() const {
-  const Fading& known = beside_.rows >= kRowsKnown ? beside_ : alone_;
-  return known.rows >= kRowsKnown ? known.ns / known.rows : 0;
+  const FadingRate& known = beside_.measure() >= kRowsKnown ? beside_ : alone_;
+  return known.measure() >= kRowsKnown ? known.rate() : 0;
 }
 
 int64_t PromptBudget::Rows(TimeNs decodes) const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "queueing/fading_rate.h"
 
 namespace headrace {
 
@@ -29,16 +30,13 @@ class PromptBudget {
   void Observe(TimeNs decodes, int64_t rows, TimeNs time);
 
  private:
-  // Time and rows, older ones less.
-  struct Fading {
-    double ns = 0, rows = 0;
-    void Add(double more_ns, double more_rows);
-  };
+  // After so many rows what was measured before weighs half: costs grow with a prompt's length.
+  static constexpr double kHalfLifeRows = 512;
   double RowNs() const;
 
   const TimeNs target_;
-  Fading beside_;  // decodes
-  Fading alone_;
+  FadingRate beside_{kHalfLifeRows};  // nanoseconds by rows, beside decodes
+  FadingRate alone_{kHalfLifeRows};
 };
 
 }  // namespace headrace

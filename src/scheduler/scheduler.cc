@@ -71,7 +71,7 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   sequence.spec.max_tokens = ClampedMaxTokens(spec.prompt_tokens, spec.max_tokens);
   sequence.length = spec.prompt_tokens;
   sequence.computed = sequence.reached = sequence.cached_tokens = sequence.restore_end = 0;
-  sequence.expected_hits = sequence.shareable() > 0 ? pool_.Peek(*spec.chain, sequence.shareable()).blocks : 0;
+  sequence.expected_hits = ExpectedHits(spec);
   sequence.asked = sequence.started = sequence.planned = false;
   sequence.number = next_number_++;
   sequence.spec.place.remaining_tokens = sequence.uncached();
@@ -80,11 +80,15 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   return slot;
 }
 
+// Blocks that the cache holds of a newcomer's prompt.
+int64_t Scheduler::ExpectedHits(const SequenceSpec& spec) const {
+  const int64_t shareable = spec.Shareable(spec.prompt_tokens);
+  return shareable > 0 ? pool_.Peek(*spec.chain, shareable).blocks : 0;
+}
+
 QueueSpec Scheduler::PlaceOf(const SequenceSpec& spec) const {
   QueueSpec place = spec.place;
-  const int64_t shareable = spec.chain == nullptr || spec.prompt_logits ? 0 : (spec.prompt_tokens - 1) / kBlockTokens;
-  const int64_t hits = shareable > 0 ? pool_.Peek(*spec.chain, shareable).blocks : 0;
-  place.remaining_tokens = std::max<int64_t>(1, spec.prompt_tokens - hits * kBlockTokens);
+  place.remaining_tokens = spec.prompt_tokens - ExpectedHits(spec) * kBlockTokens;
   return place;
 }
 

@@ -54,6 +54,12 @@ struct SequenceSpec {
   bool prompt_logits = false;   // every prompt row wants logits (echo with logprobs)
   QueueSpec place;              // in line; remaining_tokens is filled in here
   BlockChain* chain = nullptr;  // names of its blocks; lives until Remove. Null: it shares nothing
+
+  // Blocks of its first `tokens` that may come from the cache: never the last token, whose logits are wanted, and none
+  // of a prompt whose every row wants them.
+  int64_t Shareable(int64_t tokens) const {
+    return chain == nullptr || prompt_logits ? 0 : (tokens - 1) / kBlockTokens;
+  }
 };
 
 // Tokens of prompts, since the start.
@@ -165,13 +171,11 @@ class Scheduler {
     bool planned = false;       // in the plan under construction
     DraftOffer offer;
     uint64_t offered_for = 0;  // the plan that the offer is for
-    int64_t restore_end = 0;    // its blocks from computed / 64 up to here are being restored; 0: none are
+    int64_t restore_end = 0;   // its blocks from computed / 64 up to here are being restored; 0: none are
     BlockTable table;
     Band band() const { return spec.place.band; }
     int64_t remaining() const { return length - computed; }
-    // Blocks that may come from the cache: never the last token, whose logits are wanted, and none of a prompt whose
-    // every row wants them.
-    int64_t shareable() const { return spec.chain == nullptr || spec.prompt_logits ? 0 : (length - 1) / kBlockTokens; }
+    int64_t shareable() const { return spec.Shareable(length); }
     int64_t uncached() const {
       return state == State::kWaiting ? std::max<int64_t>(1, remaining() - expected_hits * kBlockTokens) : remaining();
     }
@@ -192,6 +196,7 @@ class Scheduler {
   void PlanPrompt(int32_t slot, int32_t budget, bool* door_closed, BatchPlan* plan);
   void PlanBegunPrompts(int32_t budget, BatchPlan* plan);
   bool Admit(int32_t slot, BatchPlan* plan);
+  int64_t ExpectedHits(const SequenceSpec& spec) const;
   bool HasRoomFor(const Sequence& sequence) const;
   void Adopt(Sequence& sequence);
   void CountCached(Sequence& sequence);
