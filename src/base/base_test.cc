@@ -54,17 +54,6 @@ TEST(SpscRingTest, KeepsOrderAcrossThreadsAndRefusesWhenFull) {
   producer.join();
 }
 
-TEST(MailboxTest, IsBounded) {
-  Mailbox<int> box(2);
-  EXPECT_TRUE(box.Push(1) && box.Push(2));
-  EXPECT_FALSE(box.Push(3));
-  std::vector<int> out;
-  out.reserve(2);
-  box.Drain(out);
-  EXPECT_EQ(out, (std::vector<int>{1, 2}));
-  EXPECT_EQ(box.size(), 0u);
-}
-
 TEST(DoorbellTest, ARingBeforeWaitIsNotLost) {
   FutexDoorbell bell;
   bell.Ring();

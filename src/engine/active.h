@@ -29,7 +29,6 @@ struct Engine::Active {
   int32_t slot = -1;
   bool finished = false;
   bool failed = false;  // finished with an error
-  bool dirty = false;   // its doorbell is to be rung
 
   int64_t generated() const { return static_cast<int64_t>(tokens.size() - request->prompt.size()); }
 };
