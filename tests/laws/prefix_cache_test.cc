@@ -125,14 +125,7 @@ TEST(PrefixCacheLawTest, SeededLlama) {
 
 // Layers with windows share the pool with the others, so a hit has all that they see.
 TEST(PrefixCacheLawTest, SeededGemmaWithWindows) {
-  const auto bytes = BuildSeededLlama({.architecture = "gemma3",
-                                       .layers = 7,
-                                       .width = 96,
-                                       .ffn_width = 160,
-                                       .head_dim = 32,
-                                       .context = 512,
-                                       .window = 48,
-                                       .types = {DType::kQ4_1, DType::kQ8_0}});
+  const auto bytes = BuildSeededLlama(SeededGemmaWithWindows());
   const auto file = OpenSeededLlama(bytes);
   ExpectTheLaw(*file, SharingPrompts(12, 330, 20), UsableKernels().back()->name, KvType::kInt16);
 }

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,24 @@ struct Prompt {
   SamplingParams sampling;
   std::vector<std::pair<int32_t, float>> logit_bias;
 };
+
+// Layers with windows and without, small.
+inline SeededLlama SeededGemmaWithWindows() {
+  return {.architecture = "gemma3",
+          .layers = 7,
+          .width = 96,
+          .ffn_width = 160,
+          .head_dim = 32,
+          .context = 512,
+          .window = 48,
+          .types = {DType::kQ4_1, DType::kQ8_0}};
+}
+
+// HEADRACE_LAWS=whole: a campaign's prompts and not CI's.
+inline bool LawsAreWhole() {
+  const char* laws = std::getenv("HEADRACE_LAWS");
+  return laws != nullptr && std::string_view(laws) == "whole";
+}
 
 // What one request was answered: tokens and a hash of every row of logits that produced one.
 struct Answer {

@@ -128,8 +128,7 @@ TEST(SameAnswerTest, TheDefaultModelAcrossTheFastInstructionSets) {
     GTEST_SKIP() << "HEADRACE_TEST_MODEL does not name the default model's file (./dev test sets it)";
   const auto file = ModelFile::Open(path);
   ASSERT_TRUE(file) << file.error().message;
-  const char* laws = std::getenv("HEADRACE_LAWS");
-  const bool whole = laws != nullptr && std::string_view(laws) == "whole";
+  const bool whole = LawsAreWhole();
   const auto prompts = MakePrompts(whole ? 32 : 9, 49152, whole ? 2000 : 140, 6);
   const char* best = UsableKernels().back()->name;
   Runner first(**file, {.isa = best, .threads = 2});

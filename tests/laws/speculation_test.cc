@@ -86,14 +86,7 @@ TEST(SpeculationLawTest, SeededLlama) {
 
 // A window's start moves with every row.
 TEST(SpeculationLawTest, SeededGemmaWithWindows) {
-  const auto bytes = BuildSeededLlama({.architecture = "gemma3",
-                                       .layers = 7,
-                                       .width = 96,
-                                       .ffn_width = 160,
-                                       .head_dim = 32,
-                                       .context = 512,
-                                       .window = 48,
-                                       .types = {DType::kQ4_1, DType::kQ8_0}});
+  const auto bytes = BuildSeededLlama(SeededGemmaWithWindows());
   const auto file = OpenSeededLlama(bytes);
   const char* isa = UsableKernels().back()->name;
   const Drafts drafts = ExpectTheLaw(*file, RepeatingPrompts(16, 330, 60), isa, KvType::kInt16,
@@ -134,8 +127,7 @@ TEST(SpeculationLawTest, TheDefaultModel) {
     GTEST_SKIP() << "HEADRACE_TEST_MODEL does not name the default model's file (./dev test sets it)";
   const auto file = ModelFile::Open(path);
   ASSERT_TRUE(file) << file.error().message;
-  const char* laws = std::getenv("HEADRACE_LAWS");
-  const bool whole = laws != nullptr && std::string_view(laws) == "whole";
+  const bool whole = LawsAreWhole();
   const char* isa = UsableKernels().back()->name;
   const auto prompts = TextPrompts(path, whole ? 1000 : 24, whole ? 32 : 24);
   const Setting together{.isa = isa, .threads = 2, .rows_max = 128, .disorder = 5};
