@@ -57,6 +57,7 @@ Result<ReplayOptions> OptionsFrom(const Settings& settings) {
   if (settings.Text("order") == "first-come") o.order = QueueOrder::kFirstCome;
   o.prefix_cache = settings.Text("prefix-cache") == "on";
   o.queue_timeout_s = settings.Number("queue-timeout");
+  o.brown_out_wait = static_cast<TimeNs>(settings.Number("brown-out") * kNsPerSecond);
   o.itl_target = static_cast<TimeNs>(settings.Number("itl-target") * kNsPerSecond);
   o.target = {.ttft = static_cast<TimeNs>(settings.Number("ttft-target") * kNsPerSecond),
               .tpot = static_cast<TimeNs>(settings.Number("tpot-target") * kNsPerSecond)};

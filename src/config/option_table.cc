@@ -67,7 +67,7 @@ constexpr std::array kTable = {
                604'800},
     OptionSpec{"queue-timeout", "", kSeconds, kLimits, kServes | kForSimulate, "TIME", "0",
                "longest wait before a request begins; 0: none", 0, 604'800},
-    OptionSpec{"brown-out", "", kSeconds, kLimits, kServes, "TIME", "30",
+    OptionSpec{"brown-out", "", kSeconds, kLimits, kServes | kForSimulate, "TIME", "30",
                "wait at which batch work rests; drafts stop at half, more is given up beyond; 0: never", 0, 604'800},
     OptionSpec{"drain-timeout", "shutdown-timeout", kSeconds, kLimits, kServes, "TIME", "600",
                "how long requests may go on after SIGTERM", 0, 604'800},
