@@ -86,6 +86,23 @@ Status Finish(const Settings& settings, Status (*read)(const Settings&, ModelCon
 
 // ---- GGUF ----------------------------------------------------------------------------------------------------------
 
+// A file's attention factors multiply the paper's, where Hugging Face's replace it.
+Status ReadGgufYarn(const GgufSettings& meta, RopeConfig& rope) {
+  rope.beta_fast = meta.Float("rope.scaling.yarn_beta_fast", rope.beta_fast);
+  rope.beta_slow = meta.Float("rope.scaling.yarn_beta_slow", rope.beta_slow);
+  rope.attention_factor = YarnMagnitude(rope.factor) * meta.Float("rope.scaling.attn_factor", 1.0) *
+                          meta.Float("rope.scaling.yarn_attn_factor", 1.0);
+  for (const auto& [key, usual] :
+       {std::pair{"rope.scaling.yarn_log_multiplier", 0.0}, {"rope.scaling.yarn_ext_factor", 1.0}}) {
+    const double value = meta.Float(key, usual);
+    if (value != usual)
+      return Fail(ErrorCode::kUnsupported,
+                  fmt::format("a {} of {} is not supported for rope scaling 'yarn', only {}", key, value, usual),
+                  "rope_scaling");
+  }
+  return {};
+}
+
 Status ReadGgufRope(const GgufSettings& meta, RopeConfig& rope) {
   rope.base = meta.Float("rope.freq_base", 10000.0);
   const double linear = meta.Float("rope.scale_linear", 1.0);  // older spelling
@@ -94,6 +111,7 @@ Status ReadGgufRope(const GgufSettings& meta, RopeConfig& rope) {
   if (meta.file().Find("rope_factors_long.weight") != nullptr) type = "longrope";
   const double original = static_cast<double>(meta.Int("rope.scaling.original_context_length", 0));
   HR_RETURN_IF_ERROR(SetRopeScaling(rope, type, factor, original));
+  if (rope.scaling == RopeConfig::Scaling::kYarn) return ReadGgufYarn(meta, rope);
   rope.attention_factor = meta.Float("rope.scaling.attn_factor", 0.0);
   if (rope.scaling == RopeConfig::Scaling::kLongRope)
     rope.factor = static_cast<double>(meta.Int("context_length", 0)) / original;

@@ -145,6 +145,53 @@ TEST(RopeTest, O37EverySpellingGivesThePublishedFrequencies) {
   }
 }
 
+// transformers' _compute_yarn_parameters: an attention factor stands for the formula, two mscales make a ratio of two.
+TEST(RopeTest, YarnOfHuggingFaceReadsItsTemperatureAndItsRamp) {
+  const std::string yarn =
+      R"(,"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":2048)";
+  double magnitude = 0;
+  const auto whole = FrequenciesOf(yarn + "}", &magnitude);
+  FrequenciesOf(yarn + R"(,"attention_factor":0.7})", &magnitude);
+  EXPECT_DOUBLE_EQ(magnitude, 0.7);
+  FrequenciesOf(yarn + R"(,"mscale":0.707,"mscale_all_dim":1.2})", &magnitude);
+  EXPECT_NEAR(magnitude, (0.0707 * std::log(4.0) + 1) / (0.12 * std::log(4.0) + 1), 1e-12);
+  const auto between = FrequenciesOf(yarn + R"(,"truncate":false})", &magnitude);
+  EXPECT_NE(between, whole) << "the ramp begins between two dimensions";
+  EXPECT_NEAR(between.front(), whole.front(), 1e-12);
+}
+
+// llama.cpp: the factors of the file multiply the paper's, and what it cannot be without is refused.
+TEST(RopeTest, YarnOfGgufMultipliesItsTemperature) {
+  const auto config = [](std::map<std::string, float> floats) {
+    SeededLlama model{.layers = 1, .more_strings = {{"llama.rope.scaling.type", "yarn"}}};
+    floats["llama.rope.scaling.factor"] = 4;
+    for (const auto& [key, value] : floats) model.more_floats[key] = value;
+    model.more_integers = {{"llama.rope.scaling.original_context_length", 2048}};
+    const auto bytes = BuildSeededLlama(model);
+    return ReadModelConfig(*OpenSeededLlama(bytes));
+  };
+  const auto magnitude = [&](const std::map<std::string, float>& floats) {
+    const auto read = config(floats);
+    EXPECT_TRUE(read) << read.error().message;
+    double out = 0;
+    RopeFrequencies(read->rope, {}, &out);
+    return out;
+  };
+  const double paper = 0.1 * std::log(4.0) + 1;
+  EXPECT_NEAR(magnitude({}), paper, 1e-12);
+  EXPECT_NEAR(magnitude({{"llama.rope.scaling.attn_factor", 1}, {"llama.rope.scaling.yarn_attn_factor", 1}}), paper,
+              1e-12);
+  EXPECT_NEAR(magnitude({{"llama.rope.scaling.attn_factor", 0.5f}}), paper / 2, 1e-12);
+  EXPECT_NEAR(magnitude({{"llama.rope.scaling.yarn_attn_factor", 0.5f}}), paper / 2, 1e-12);
+  EXPECT_EQ(config({{"llama.rope.scaling.yarn_beta_fast", 64}})->rope.beta_fast, 64);
+  EXPECT_EQ(config({{"llama.rope.scaling.yarn_ext_factor", 1}})->rope.beta_slow, 1);
+  for (const char* key : {"llama.rope.scaling.yarn_ext_factor", "llama.rope.scaling.yarn_log_multiplier"}) {
+    const auto refused = config({{key, 0.5f}});
+    ASSERT_FALSE(refused) << key;
+    EXPECT_NE(refused.error().message.find(std::string(key).substr(19)), std::string::npos) << refused.error().message;
+  }
+}
+
 TEST(RopeTest, UnknownScalingsAreRefusedNotIgnored) {
   struct Case {
     const char *settings, *said;

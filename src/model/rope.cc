@@ -33,8 +33,9 @@ double YarnFrequency(const RopeConfig& rope, double frequency, int pair) {
   const auto correction = [&](double rotations) {
     return rope.dims * ExactLog(rope.original_context / (rotations * kTwoPi)) / (2 * ExactLog(rope.base));
   };
-  const double low = std::max(std::floor(correction(rope.beta_fast)), 0.0);
-  const double high = std::min(std::ceil(correction(rope.beta_slow)), static_cast<double>(rope.dims - 1));
+  const double first = correction(rope.beta_fast), last = correction(rope.beta_slow);
+  const double low = std::max(rope.whole_dimensions ? std::floor(first) : first, 0.0);
+  const double high = std::min(rope.whole_dimensions ? std::ceil(last) : last, static_cast<double>(rope.dims - 1));
   const double ramp = std::clamp((pair - low) / std::max(high - low, 0.001), 0.0, 1.0);
   return frequency / rope.factor * ramp + frequency * (1 - ramp);
 }
@@ -68,6 +69,10 @@ Status SetRopeScaling(RopeConfig& rope, std::string_view type, double factor, do
   return {};
 }
 
+double YarnMagnitude(double factor, double tenths) {
+  return factor <= 1.0 ? 1.0 : 0.1 * tenths * ExactLog(factor) + 1.0;
+}
+
 bool TakesLongFactors(const RopeConfig& rope, int64_t context) {
   return rope.scaling == RopeConfig::Scaling::kLongRope && static_cast<double>(context) > rope.original_context;
 }
@@ -75,7 +80,7 @@ bool TakesLongFactors(const RopeConfig& rope, int64_t context) {
 std::vector<double> RopeFrequencies(const RopeConfig& rope, const std::vector<float>& factors, double* magnitude) {
   *magnitude = 1.0;
   if (rope.scaling == RopeConfig::Scaling::kYarn) {
-    *magnitude = rope.attention_factor > 0 ? rope.attention_factor : 0.1 * ExactLog(rope.factor) + 1.0;
+    *magnitude = rope.attention_factor > 0 ? rope.attention_factor : YarnMagnitude(rope.factor);
   }
   if (rope.scaling == RopeConfig::Scaling::kLongRope) {
     *magnitude = rope.attention_factor > 0 ? rope.attention_factor

@@ -33,7 +33,10 @@ struct SeededLlama {
   std::vector<DType> types = {DType::kQ4_1};
   bool tied = true;
   uint64_t seed = 1;
-  std::map<std::string, float> more_floats = {};  // metadata by its whole key
+  // Metadata by its whole key.
+  std::map<std::string, float> more_floats = {};
+  std::map<std::string, int64_t> more_integers = {};
+  std::map<std::string, std::string> more_strings = {};
 };
 
 inline void AddSeededSettings(const SeededLlama& m, GgufWriter& writer) {
@@ -54,6 +57,8 @@ inline void AddSeededSettings(const SeededLlama& m, GgufWriter& writer) {
   number("vocab_size", m.vocab_size);
   writer.Add(prefix + "attention.layer_norm_rms_epsilon", MetaValue::F32(1e-5f));
   for (const auto& [key, value] : m.more_floats) writer.Add(key, MetaValue::F32(value));
+  for (const auto& [key, value] : m.more_integers) writer.Add(key, MetaValue::U32(static_cast<uint32_t>(value)));
+  for (const auto& [key, value] : m.more_strings) writer.Add(key, MetaValue::String(value));
   if (m.architecture == "gemma3" || m.architecture == "phi3")
     number("attention.sliding_window", m.window > 0 ? m.window : m.context);
   if (m.architecture == "granite") {

@@ -94,6 +94,12 @@ Status ReadHfRope(const HfSettings& object, int64_t context, RopeConfig& rope) {
                    rope.original_context > 0 ? rope.original_context : static_cast<double>(context));
   HR_ASSIGN_OR_RETURN(const std::string type, RopeTypeOf(object));
   HR_RETURN_IF_ERROR(SetRopeScaling(rope, type, object.Float("factor", 1.0), original));
+  if (rope.scaling == RopeConfig::Scaling::kYarn) {
+    rope.whole_dimensions = object.Bool("truncate", true);
+    const double tenths = object.Float("mscale", 0.0), tenths_of_all = object.Float("mscale_all_dim", 0.0);
+    if (rope.attention_factor <= 0 && tenths > 0 && tenths_of_all > 0)
+      rope.attention_factor = YarnMagnitude(rope.factor, tenths) / YarnMagnitude(rope.factor, tenths_of_all);
+  }
   if (rope.scaling != RopeConfig::Scaling::kLongRope) return {};
   rope.factor = static_cast<double>(context) / original;
   rope.short_factors = FloatsOf(object, "short_factor");
