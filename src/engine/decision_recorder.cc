@@ -14,6 +14,7 @@ void DecisionRecorder::Setup(const SchedulerLimits& limits, int32_t kv_blocks, i
                   .shared_tokens_max = limits.shared_tokens_max,
                   .drafts_max = drafts_max,
                   .prefix_cache = limits.prefix_cache,
+                  .room_ahead = limits.room_ahead,
                   .first_come = limits.order == QueueOrder::kFirstCome,
                   .itl_target = limits.itl_target,
                   .brown_out_wait = brown_out_wait});

@@ -22,6 +22,7 @@ SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& opti
           .sequences_max = d.sequences_max,
           .waiting_max = DefaultAdmissionLimits(options.waiting_max).waiting_max,
           .prefix_cache = options.prefix_cache,
+          .room_ahead = options.room_ahead,
           .order = options.order,
           .itl_target = options.itl_target};
 }
@@ -358,6 +359,7 @@ void Engine::Publish(TimeNs began, TimeNs ended) {
   }
   Climb(ended);
   stats_.preemptions.store(scheduler_.preemptions(), std::memory_order_relaxed);
+  stats_.recomputed_tokens.store(scheduler_.recomputed_tokens(), std::memory_order_relaxed);
   stats_.running.store(scheduler_.running(), std::memory_order_relaxed);
   stats_.waiting.store(scheduler_.waiting(), std::memory_order_relaxed);
   stats_.prefix_asked_tokens.store(scheduler_.prefix_counts().asked, std::memory_order_relaxed);

@@ -37,6 +37,7 @@ struct EngineOptions {
   int32_t shared_tokens_max = 0;  // SchedulerLimits::shared_tokens_max
   bool check_integrity = false;   // CheckIntegrity() after every step
   bool prefix_cache = true;
+  bool room_ahead = true;  // SchedulerLimits::room_ahead
   QueueOrder order = QueueOrder::kFair;
   TimeNs itl_target = 0;                  // of a step in which answers wait for a token; 0: automatic, kNever: none
   TimeNs brown_out_wait = kBrownOutWait;  // see queueing/brown_out.h; 0: never
@@ -51,6 +52,7 @@ struct EngineOptions {
 struct EngineStats {
   std::atomic<uint64_t> steps{0}, rows{0};
   std::atomic<uint64_t> prompt_tokens{0}, generated_tokens{0}, preemptions{0};
+  std::atomic<uint64_t> recomputed_tokens{0};                   // that preemptions had lost
   std::atomic<uint64_t> drafted_tokens{0}, accepted_tokens{0};  // draft rows computed; of these, tokens of answers
   std::atomic<uint64_t> finished_stop{0}, finished_length{0}, finished_error{0}, cancelled{0};
   std::atomic<uint64_t> prefix_asked_tokens{0}, prefix_hit_tokens{0}, prefix_evictions{0};  // see PrefixCounts

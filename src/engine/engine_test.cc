@@ -362,7 +362,8 @@ TEST(EngineTest, ASubmitDuringAStepIsAnsweredAtOnce) {
 
 TEST(EngineTest, PreemptedAnswersAreTheSameAsUndisturbedOnes) {
   // Four sequences of up to 5 blocks in a pool of 6: most are preempted on the way.
-  World w(R"({"kv_blocks": 6, "replies": [{"pieces": ["ab", "cd", "e"], "repeat": 80}]})");
+  World w(R"({"kv_blocks": 6, "replies": [{"pieces": ["ab", "cd", "e"], "repeat": 80}]})",
+          {.waiting_max = 4, .check_integrity = true, .room_ahead = false});
   std::vector<std::shared_ptr<EngineStream>> streams;
   for (int i = 0; i < 4; ++i) streams.push_back(*w.engine.Submit(w.Request(std::string(60, 'p')), nullptr));
   w.Run();
@@ -370,6 +371,23 @@ TEST(EngineTest, PreemptedAnswersAreTheSameAsUndisturbedOnes) {
   std::string expected;
   for (int i = 0; i < 80; ++i) expected += "abcde";
   for (auto& stream : streams) EXPECT_EQ(w.Read(*stream).text, expected);
+}
+
+TEST(EngineTest, WhatPreemptionsCostIsCountedAndSavedByLookingAhead) {
+  const auto run = [](const std::string& blocks, bool room_ahead) {
+    World w(R"({"kv_blocks": )" + blocks + R"(, "replies": [{"pieces": ["ab", "cd", "e"], "repeat": 80}]})",
+            {.check_integrity = true, .prefix_cache = false, .room_ahead = room_ahead});
+    std::vector<std::shared_ptr<EngineStream>> streams;
+    for (int i = 0; i < 4; ++i) streams.push_back(*w.engine.Submit(w.Request(std::string(60, 'p')), nullptr));
+    w.Run();
+    return std::pair(w.engine.stats().rows.load(), w.engine.stats().recomputed_tokens.load());
+  };
+  const auto [rows, none] = run("40", true);
+  EXPECT_EQ(none, 0u);
+  const auto [more_rows, recomputed] = run("6", false);
+  EXPECT_GT(recomputed, 0u);
+  EXPECT_EQ(more_rows, rows + recomputed);
+  EXPECT_EQ(run("6", true), std::pair(rows, none));
 }
 
 TEST(EngineTest, PromptLogprobsComeInOrderAndMaxTokensZeroIsAllowed) {

@@ -155,7 +155,10 @@ std::vector<Outcome> RunCases(const std::vector<Case>& cases, Drafting drafting,
   WordsExecutor executor(kv_blocks, 64, clock);
   auto tokenizer = *Tokenizer::FromVocabulary(ScriptVocabulary(Script{}));
   Engine engine(executor, *tokenizer, clock,
-                {.waiting_max = 32, .check_integrity = true, .drafts_max = drafting == Drafting::kOff ? 0 : 15});
+                {.waiting_max = 32,
+                 .check_integrity = true,
+                 .room_ahead = false,  // so that there are preemptions
+                 .drafts_max = drafting == Drafting::kOff ? 0 : 15});
   std::vector<std::shared_ptr<EngineStream>> streams(cases.size());
   Random random(99);
   for (int step = 0; step < 100'000; ++step) {

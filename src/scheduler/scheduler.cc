@@ -30,6 +30,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
   }
   running_.reserve(static_cast<size_t>(limits.sequences_max));
   snapshot_.reserve(static_cast<size_t>(limits.sequences_max));
+  room_ahead_.Reserve(static_cast<size_t>(limits.sequences_max) + 1);
 }
 
 void Scheduler::ReservePlan(BatchPlan* plan) const {
@@ -97,6 +98,7 @@ void Scheduler::Remove(int32_t slot) {
   CHECK(sequence.state != State::kFree);
   if (sequence.state == State::kRunning) running_.erase(std::find(running_.begin(), running_.end(), slot));
   EndRestore(sequence);
+  if (sequence.generated() > 0) answer_lengths_.Ended(sequence.generated());
   sequence.state = State::kFree;
   sequence.table.Clear();
   queue_.Remove(slot);
@@ -297,8 +299,28 @@ bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   return spare >= BlocksFor(sequence.length + 1);
 }
 
+// Whether it and all that run will have room until they end, if answers become as long as others did. What less urgent
+// ones have counts as room.
+bool Scheduler::WillFit(const Sequence& sequence) {
+  if (running_.empty() || !limits_.room_ahead) return true;
+  int64_t shared = pool_.used_blocks() * kBlockTokens;
+  room_ahead_.Clear();
+  const auto add = [&](const Sequence& s, int64_t tokens) {
+    room_ahead_.Add(tokens, answer_lengths_.Remaining(s.generated(), s.spec.max_tokens - s.generated()));
+  };
+  for (const int32_t slot : running_) {
+    const Sequence& other = at(slot);
+    shared -= other.table.capacity_tokens() - other.cached_tokens;
+    if (other.band() <= sequence.band()) add(other, other.own_tokens());
+  }
+  const int64_t hits = sequence.shareable() > 0 ? pool_.Peek(*sequence.spec.chain, sequence.shareable()).in_use : 0;
+  add(sequence, sequence.length - hits * kBlockTokens);
+  return room_ahead_.PeakTokens() + std::max<int64_t>(0, shared) <= pool_.blocks() * kBlockTokens;
+}
+
 bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {
   Sequence& sequence = at(slot);
+  if (!WillFit(sequence)) return false;
   while (!HasRoomFor(sequence)) {
     const int32_t victim = Victim();
     // Only a more urgent band takes from others.
@@ -362,6 +384,7 @@ void Scheduler::AddSpan(int32_t slot, int32_t rows, BatchPlan* plan) {
   const int64_t end = sequence.computed + rows;
   const int64_t fresh = end - std::max(sequence.computed, sequence.reached);
   if (fresh > 0) queue_.Charge(slot, fresh);
+  recomputed_tokens_ += static_cast<uint64_t>(rows - std::max<int64_t>(fresh, 0));
   if (!queue_.InLine(slot)) return;
   plan->prompt_rows += rows;
   Begin(slot, plan);

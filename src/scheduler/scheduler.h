@@ -29,9 +29,11 @@
 #include "base/result.h"
 #include "kv_cache/block_pool.h"
 #include "queueing/waiting_queue.h"
+#include "scheduler/answer_lengths.h"
 #include "scheduler/draft_planner.h"
 #include "scheduler/prompt_budget.h"
 #include "scheduler/restore.h"
+#include "scheduler/room_ahead.h"
 
 namespace headrace {
 
@@ -43,6 +45,7 @@ struct SchedulerLimits {
   int32_t sequences_max = 0;      // running at once
   int32_t waiting_max = 0;        // beyond those that run
   bool prefix_cache = false;
+  bool room_ahead = true;  // admits what will fit until it ends (room_ahead.h); else what fits now
   QueueOrder order = QueueOrder::kFair;
   TimeNs itl_target = kNever;  // of a step in which a sequence decodes (prompt_budget.h); 0: automatic, kNever: none
 };
@@ -149,6 +152,8 @@ class Scheduler {
   const PrefixCounts& prefix_counts() const { return prefix_counts_; }
   const BlockPool& pool() const { return pool_; }
   uint64_t preemptions() const { return preemptions_; }
+  // Tokens planned that had been computed before a preemption lost them.
+  uint64_t recomputed_tokens() const { return recomputed_tokens_; }
   const SchedulerLimits& limits() const { return limits_; }
 
   // Every invariant, by CHECK. For tests and fault runs, after every step.
@@ -174,6 +179,9 @@ class Scheduler {
     int64_t restore_end = 0;   // its blocks from computed / 64 up to here are being restored; 0: none are
     BlockTable table;
     Band band() const { return spec.place.band; }
+    int64_t generated() const { return length - spec.prompt_tokens; }
+    // Tokens that lie, or will when its prompt is computed, in blocks that it does not share.
+    int64_t own_tokens() const { return std::max(length, table.capacity_tokens()) - cached_tokens; }
     int64_t remaining() const { return length - computed; }
     int64_t shareable() const { return spec.Shareable(length); }
     int64_t uncached() const {
@@ -198,6 +206,7 @@ class Scheduler {
   bool Admit(int32_t slot, BatchPlan* plan);
   int64_t ExpectedHits(const SequenceSpec& spec) const;
   bool HasRoomFor(const Sequence& sequence) const;
+  bool WillFit(const Sequence& sequence);
   void Adopt(Sequence& sequence);
   void CountCached(Sequence& sequence);
   void StartRestore(int32_t slot, BatchPlan* plan);
@@ -226,9 +235,11 @@ class Scheduler {
   int32_t restoring_ = 0;
   BlockRestorer* restorer_ = nullptr;
   uint64_t next_number_ = 0;
-  uint64_t preemptions_ = 0;
+  uint64_t preemptions_ = 0, recomputed_tokens_ = 0;
   PrefixCounts prefix_counts_;
   DraftPlanner drafts_;
+  AnswerLengths answer_lengths_;
+  RoomAhead room_ahead_;  // scratch of WillFit
   PromptBudget prompt_budget_;
   int32_t drafts_max_ = 0;
   uint64_t plans_ = 0;

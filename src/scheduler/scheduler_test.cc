@@ -50,6 +50,49 @@ TEST(SchedulerTest, PromptsTakeTheWholeStepUntilAnAnswerWaits) {
   EXPECT_EQ(plan.rows, 64) << "nobody decodes any more";
 }
 
+// Four of 64 + 64 tokens fit a pool of 6 blocks now, three as they end one after another: the fourth waits and nothing
+// is computed twice.
+TEST(SchedulerTest, WhatWillNotFitUntilItEndsWaits) {
+  for (const bool room_ahead : {true, false}) {
+    SchedulerLimits limits = SmallLimits();
+    limits.room_ahead = room_ahead;
+    Scheduler scheduler(limits, 6);
+    BatchPlan plan;
+    scheduler.ReservePlan(&plan);
+    for (int i = 0; i < 4; ++i) ASSERT_TRUE(scheduler.Add({.prompt_tokens = 60, .max_tokens = 68}));
+    int32_t most = 0;
+    while (scheduler.HasWork()) {
+      scheduler.Plan(&plan);
+      scheduler.CheckIntegrity();
+      most = std::max(most, scheduler.running());
+      Compute(scheduler, plan);
+      for (const PlannedSpan& span : plan.spans) {
+        if (span.first_position + span.rows == 127) scheduler.Remove(span.slot);
+      }
+    }
+    EXPECT_EQ(scheduler.recomputed_tokens() == 0, room_ahead);
+    EXPECT_EQ(scheduler.preemptions() == 0, room_ahead);
+    EXPECT_EQ(most == 4, !room_ahead);
+  }
+}
+
+// Batch work that may need the whole pool does not keep out what is more urgent; the other way round it does.
+TEST(SchedulerTest, WhatLessUrgentOnesWillNeedIsRoom) {
+  for (const auto& [first, second] : {std::pair(Band::kBatch, Band::kNormal), std::pair(Band::kNormal, Band::kBatch)}) {
+    Scheduler scheduler(SmallLimits(), 6);
+    BatchPlan plan;
+    scheduler.ReservePlan(&plan);
+    for (const Band band : {first, second}) {
+      ASSERT_TRUE(scheduler.Add({.prompt_tokens = 60, .max_tokens = 300, .place = {.band = band}}));
+      for (int step = 0; step < 3; ++step) {
+        scheduler.Plan(&plan);
+        Compute(scheduler, plan);
+      }
+    }
+    EXPECT_EQ(scheduler.running(), second == Band::kNormal ? 2 : 1);
+  }
+}
+
 // A long prompt beside two answers: steps take three times what the answers take alone, once that was measured.
 TEST(SchedulerTest, StepsWithPromptsKeepTheInterTokenTarget) {
   Scheduler scheduler({.context = 16'384,

@@ -41,6 +41,7 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
   counter("headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
   counter("headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
   counter("headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.", s.preemptions);
+  counter("headrace_recomputed_tokens_total", "Tokens computed again that preemptions had lost.", s.recomputed_tokens);
   WatchCachedAndDrafted(metrics, s, model_name, vllm_names);
   counter("headrace_prefix_cache_evictions_total", "Cached KV blocks that made room for others.", s.prefix_evictions);
   metrics.Watch("headrace_prefix_cache_blocks", "KV blocks of 64 tokens that can be shared, in use or not.", {}, false,

@@ -137,6 +137,7 @@ class Again {
     return {.waiting_max = setup.waiting_max,
             .shared_tokens_max = setup.shared_tokens_max,
             .prefix_cache = setup.prefix_cache,
+            .room_ahead = setup.room_ahead,
             .order = setup.first_come ? QueueOrder::kFirstCome : QueueOrder::kFair,
             .itl_target = setup.itl_target,
             .brown_out_wait = setup.brown_out_wait,

@@ -33,12 +33,13 @@ TEST(DecideAgainTest, TheSameInputGivesTheSameDecisions) {
                                  .queue_timeout_s = 5,
                                  .request_timeout_s = seed == 3 ? 10.0 : 0,
                                  .prefix_cache = seed != 4,
+                                 .room_ahead = seed == 1,
                                  .check = false});
     const DecidedAgain again = DecideAgain(log);
     EXPECT_EQ(again.difference, "") << "step " << again.first_difference << ", seed " << seed;
     EXPECT_EQ(again.steps, log.steps.size());
     EXPECT_GT(again.steps, 1000u);
-    EXPECT_GT(again.preemptions, 10u);
+    EXPECT_GE(again.preemptions, seed == 1 ? 1u : 10u);
   }
 }
 

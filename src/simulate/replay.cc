@@ -70,6 +70,7 @@ Result<ReplayReport> Replay(std::span<const RecordedRequest> requests, const Rep
   const EngineStats& stats = engine.stats();
   report.steps = stats.steps.load();
   report.preemptions = stats.preemptions.load();
+  report.recomputed_tokens = stats.recomputed_tokens.load();
   report.evictions = stats.prefix_evictions.load();
   report.prompt_tokens = stats.prompt_tokens.load();
   report.generated_tokens = stats.generated_tokens.load();

@@ -33,6 +33,7 @@ struct ReplayReport {
   ResultTable table;
   uint64_t steps = 0, preemptions = 0, evictions = 0;
   uint64_t prompt_tokens = 0, generated_tokens = 0;  // computed
+  uint64_t recomputed_tokens = 0;                    // that preemptions had lost
   uint64_t events_hash = 0;                          // of every event and its time
   double virtual_seconds = 0;
 };

@@ -26,10 +26,11 @@ double TimesRealTime(const ReplayReport& report, double wall_seconds) {
 std::string ReplayAsText(const ReplayReport& r, const ReplayOptions& options, double wall_seconds) {
   std::string out = FormatTable(r.table, options.target);
   fmt::format_to(std::back_inserter(out),
-                 "{} steps, {} preemptions, {} evictions, {} prompt and {} answer tokens computed\n"
+                 "{} steps, {} preemptions, {} evictions, {} prompt and {} answer tokens computed, {} again\n"
                  "{:.0f} s simulated in {:.2f} s: {:.0f} x real time{}\n",
-                 r.steps, r.preemptions, r.evictions, r.prompt_tokens, r.generated_tokens, r.virtual_seconds,
-                 wall_seconds, TimesRealTime(r, wall_seconds), options.check ? ", every step checked" : "");
+                 r.steps, r.preemptions, r.evictions, r.prompt_tokens, r.generated_tokens, r.recomputed_tokens,
+                 r.virtual_seconds, wall_seconds, TimesRealTime(r, wall_seconds),
+                 options.check ? ", every step checked" : "");
   return out;
 }
 
@@ -55,6 +56,7 @@ std::string ReplayAsJson(const ReplayReport& r, double wall_seconds) {
                      {"evictions", r.evictions},
                      {"prompt_tokens_computed", r.prompt_tokens},
                      {"answer_tokens_computed", r.generated_tokens},
+                     {"recomputed_tokens", r.recomputed_tokens},
                      {"events_hash", fmt::format("{:016x}", r.events_hash)},
                      {"virtual_seconds", r.virtual_seconds},
                      {"wall_seconds", wall_seconds},

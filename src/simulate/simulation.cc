@@ -127,6 +127,7 @@ class Simulation {
                  .shared_tokens_max = options.shared_tokens_max,
                  .check_integrity = options.check,
                  .prefix_cache = options.prefix_cache,
+                 .room_ahead = options.room_ahead,
                  .drafts_max = options.drafts_max,
                  .second_tier = &tier_,
                  .decisions = options.decisions}) {

@@ -35,6 +35,7 @@ struct SimulationOptions {
   double queue_timeout_s = 30;
   double request_timeout_s = 0;  // 0: none
   bool prefix_cache = true;
+  bool room_ahead = false;  // EngineOptions; without it there are preemptions
   // Below the pool; 0: none.
   int32_t memory_tier_blocks = 0;
   int32_t disk_tier_blocks = 0;

@@ -69,6 +69,7 @@ SimulationOptions AnyShape(uint64_t seed) {
   if (random.Below(2) == 0) o.disk_tier_blocks = 1 + static_cast<int32_t>(random.Below(300));
   o.disk_us_per_block = static_cast<int64_t>(random.Below(20'000));
   o.damaged_share = random.Below(3) == 0 ? 0.05 : 0;
+  o.room_ahead = random.Below(2) == 0;
   return o;
 }
 

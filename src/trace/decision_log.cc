@@ -150,8 +150,8 @@ void AppendSetup(const DecisionSetup& s, std::string* out) {
                      {"logit_rows_max", s.logit_rows_max}, {"sequences_max", s.sequences_max},
                      {"waiting_max", s.waiting_max},       {"shared_tokens_max", s.shared_tokens_max},
                      {"drafts_max", s.drafts_max},         {"prefix_cache", s.prefix_cache},
-                     {"first_come", s.first_come},         {"brown_out_wait", s.brown_out_wait},
-                     {"itl_target", s.itl_target}};
+                     {"room_ahead", s.room_ahead},         {"first_come", s.first_come},
+                     {"brown_out_wait", s.brown_out_wait}, {"itl_target", s.itl_target}};
   *out += DumpJson(json);
   *out += '\n';
 }
@@ -181,8 +181,10 @@ Result<DecisionSetup> ParseSetup(std::string_view line) {
   HR_RETURN_IF_ERROR(read("brown_out_wait", 0, INT64_MAX, &s.brown_out_wait));
   HR_RETURN_IF_ERROR(read("itl_target", 0, INT64_MAX, &s.itl_target));
   HR_ASSIGN_OR_RETURN(const auto prefix_cache, fields.Bool("prefix_cache"));
+  HR_ASSIGN_OR_RETURN(const auto room_ahead, fields.Bool("room_ahead"));
   HR_ASSIGN_OR_RETURN(const auto first_come, fields.Bool("first_come"));
   s.prefix_cache = prefix_cache.value_or(true);
+  s.room_ahead = room_ahead.value_or(false);  // logs of before it was there
   s.first_come = first_come.value_or(false);
   return s;
 }

@@ -37,7 +37,7 @@ struct DecisionSetup {
   int32_t kv_blocks = 0, rows_max = 0, logit_rows_max = 0, sequences_max = 0;
   int32_t waiting_max = 0, shared_tokens_max = 0;
   int32_t drafts_max = 0;  // above 0: what was drafted is not in the log, so it cannot be decided again
-  bool prefix_cache = true, first_come = false;
+  bool prefix_cache = true, room_ahead = true, first_come = false;
   TimeNs itl_target = 0, brown_out_wait = 0;
   bool operator==(const DecisionSetup&) const = default;
 };

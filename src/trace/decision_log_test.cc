@@ -50,6 +50,7 @@ TEST(DecisionLogTest, AFileOfThemReadsBack) {
                             .waiting_max = 5,
                             .shared_tokens_max = 100,
                             .prefix_cache = false,
+                            .room_ahead = false,
                             .itl_target = 9,
                             .brown_out_wait = 7};
   const StepDecision step{.now = 1, .began = 1, .end = 2, .spans = {{7, 0, 64, false}}};
