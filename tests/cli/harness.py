@@ -26,7 +26,7 @@ class CliTest(unittest.TestCase):
             (self.root / folder).mkdir()
 
     def environment(self, more=None):
-        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "ASAN_SYMBOLIZER_PATH", "LLVM_PROFILE_FILE") if name in os.environ}
+        keep = {name: os.environ[name] for name in ("PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "ASAN_SYMBOLIZER_PATH", "LLVM_PROFILE_FILE") if name in os.environ}
         return keep | {"HOME": str(self.root / "home"), "HEADRACE_MODELS_DIR": str(self.models)} | (more or {})
 
     def run_program(self, *arguments, env=None, stdin="", preexec_fn=None):

@@ -155,6 +155,7 @@ class Runner {
     const EngineOptions engine{.waiting_max = 256,
                                .check_integrity = true,
                                .prefix_cache = setting.prefix_cache,
+                               .room_ahead = false,   // so that requests are preempted
                                .itl_target = kNever,  // chunks as the setting has them
                                .drafts_max = setting.drafts_max,
                                .second_tier = &tier_};
