@@ -56,6 +56,7 @@ Result<ReplayOptions> OptionsFrom(const Settings& settings) {
   o.waiting_max = static_cast<int32_t>(settings.Integer("max-waiting"));
   if (settings.Text("order") == "first-come") o.order = QueueOrder::kFirstCome;
   o.prefix_cache = settings.Text("prefix-cache") == "on";
+  o.answer_limit = settings.Integer("answer-limit");
   o.queue_timeout_s = settings.Number("queue-timeout");
   o.brown_out_wait = static_cast<TimeNs>(settings.Number("brown-out") * kNsPerSecond);
   o.itl_target = static_cast<TimeNs>(settings.Number("itl-target") * kNsPerSecond);

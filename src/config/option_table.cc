@@ -144,6 +144,8 @@ constexpr std::array kTable = {
                1 << 20, "", true},
     OptionSpec{"answer-tokens", "", kTokens, kTraffic, kForSimulate, "N", "200", "mean length of drawn answers", 1,
                1 << 20, "", true},
+    OptionSpec{"answer-limit", "", kTokens, kTraffic, kForSimulate, "N", "0",
+               "tokens that requests allow, more than answers become; 0: as many as there are", 0, 1 << 20, "", true},
     OptionSpec{"tenants", "", kInteger, kTraffic, kForSimulate, "N", "1", "whose drawn requests they are", 1, 10'000,
                "", true},
     OptionSpec{"order", "", kChoice, kTraffic, kForSimulate, "KIND", "fair",

@@ -9,12 +9,20 @@
 #include "base/planted.h"
 
 namespace headrace {
+namespace {
+
+// What is promised beyond the pool while little is computed twice, as a share of it; of all that is computed what may
+// be again before nothing is promised; and for how long that counts, in pools full of tokens.
+constexpr double kPromisedBeyond = 0.3, kRecomputedMost = 0.012, kPoolsRemembered = 16;
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits, int32_t kv_blocks)
     : limits_(limits),
       pool_(kv_blocks, limits.prefix_cache),
       queue_(limits.sequences_max + limits.waiting_max, kAgeingTokensPerSecond, kTurnTokens, limits.order),
       drafts_(limits.sequences_max),
+      recomputed_(kPoolsRemembered * kv_blocks * kBlockTokens),
       prompt_budget_(limits.itl_target == kNever ? 0 : limits.itl_target) {
   CHECK_GT(limits.context, 0);
   CHECK_GT(limits.batch_tokens_max, 0);
@@ -115,6 +123,7 @@ void Scheduler::Plan(BatchPlan* plan) {
   plan->rows = plan->prompt_rows = plan->starts = 0;
   logit_rows_ = deferred_ = 0;
   ++plans_;
+  const uint64_t recomputed = recomputed_tokens_;
   for (int32_t slot : running_) at(slot).planned = false;
   if (!HEADRACE_PLANTED(22)) queue_.RestoreAside();
   resting_ = batch_rests_ && HasUrgent();
@@ -122,6 +131,7 @@ void Scheduler::Plan(BatchPlan* plan) {
   PlanDecodes(plan);
   PlanDrafts(plan);
   PlanPrompts(plan);
+  recomputed_.Add(static_cast<double>(recomputed_tokens_ - recomputed), plan->rows);
   plan->places_short = running() >= limits_.sequences_max && queue_.waiting() > 0;
 }
 
@@ -315,7 +325,10 @@ bool Scheduler::WillFit(const Sequence& sequence) {
   }
   const int64_t hits = sequence.shareable() > 0 ? pool_.Peek(*sequence.spec.chain, sequence.shareable()).in_use : 0;
   add(sequence, sequence.length - hits * kBlockTokens);
-  return room_ahead_.PeakTokens() + std::max<int64_t>(0, shared) <= pool_.blocks() * kBlockTokens;
+  // The guess is on the safe side: the more so, the less was computed twice of late.
+  const double safe = std::clamp(1 - recomputed_.rate() / kRecomputedMost, 0.0, 1.0);
+  const double room = (1 + kPromisedBeyond * safe) * static_cast<double>(pool_.blocks() * kBlockTokens);
+  return static_cast<double>(room_ahead_.PeakTokens() + std::max<int64_t>(0, shared)) <= room;
 }
 
 bool Scheduler::Admit(int32_t slot, BatchPlan* plan) {

@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "kv_cache/block_pool.h"
+#include "queueing/fading_rate.h"
 #include "queueing/waiting_queue.h"
 #include "scheduler/answer_lengths.h"
 #include "scheduler/draft_planner.h"
@@ -239,7 +240,8 @@ class Scheduler {
   PrefixCounts prefix_counts_;
   DraftPlanner drafts_;
   AnswerLengths answer_lengths_;
-  RoomAhead room_ahead_;  // scratch of WillFit
+  RoomAhead room_ahead_;   // scratch of WillFit
+  FadingRate recomputed_;  // of the rows planned
   PromptBudget prompt_budget_;
   int32_t drafts_max_ = 0;
   uint64_t plans_ = 0;

@@ -45,6 +45,11 @@ void TrafficDriver::Run() {
 
 void TrafficDriver::Pass(TimeNs time) {
   const TimeNs end = clock_.Now() + time;
+  if (engine_->stats().waiting.load(std::memory_order_relaxed) > 0) {
+    waited_ns_ += static_cast<double>(time);
+    used_block_ns_ += static_cast<double>(time) * engine_->stats().kv_blocks_used.load(std::memory_order_relaxed) /
+                      engine_->description().kv_blocks;
+  }
   ArriveUntil(end);
   clock_.Set(end);
 }

@@ -42,6 +42,8 @@ class TrafficDriver {
   size_t lost() const { return std::max(open_.size(), static_cast<size_t>(engine_->inside())); }
   // Of every event and its time: equal runs have equal ones.
   uint64_t events_hash() const { return events_hash_; }
+  // Mean share of the KV pool that was in use while a request waited; 0 when none ever did.
+  double UsageWhileWaiting() const { return waited_ns_ > 0 ? used_block_ns_ / waited_ns_ : 0; }
   // The tokens of each answer, for who asked for them before Run.
   void KeepAnswers() { keep_answers_ = true; }
   const std::vector<std::vector<int32_t>>& answers() const { return answers_; }
@@ -71,7 +73,8 @@ class TrafficDriver {
   size_t next_ = 0;  // to arrive
   std::vector<Open> open_;
   bool any_done_ = false;
-  int idle_steps_ = 0;  // in a row
+  double waited_ns_ = 0, used_block_ns_ = 0;  // the latter as a share of the pool
+  int idle_steps_ = 0;                        // in a row
   std::vector<RequestResult> results_;
   std::vector<double> gaps_ms_;
   bool keep_answers_ = false;

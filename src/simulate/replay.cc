@@ -25,12 +25,12 @@ EngineOptions EngineOptionsOf(const ReplayOptions& o) {
           .brown_out_wait = o.brown_out_wait};
 }
 
-std::unique_ptr<EngineRequest> RequestOf(const RecordedRequest& r, const ReplayOptions& o, TimeNs now) {
+std::unique_ptr<EngineRequest> RequestOf(const RecordedRequest& r, size_t index, const ReplayOptions& o, TimeNs now) {
   auto request = std::make_unique<EngineRequest>();
   PromptTokens(r, kPromptVocabulary, &request->prompt);
-  request->max_tokens = std::max<int64_t>(r.output_tokens, 1);
-  request->ignore_eos = true;
-  request->sampling.seed = r.id;
+  request->max_tokens = std::max({r.output_tokens, o.answer_limit, int64_t{1}});
+  request->ignore_eos = o.answer_limit == 0;
+  request->sampling.seed = index;
   request->place.band = static_cast<Band>(std::clamp(r.band, 0, kBands - 1));
   request->place.tenant = r.tenant;
   if (o.queue_timeout_s > 0) request->place.start_before = now + static_cast<TimeNs>(o.queue_timeout_s * kNsPerSecond);
@@ -53,9 +53,15 @@ Result<ReplayReport> Replay(std::span<const RecordedRequest> requests, const Rep
   HR_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::FromVocabulary(ScriptVocabulary({})));
   VirtualClock clock;
   TrafficDriver driver(requests, clock,
-                       [&](size_t index, TimeNs now) { return RequestOf(requests[index], options, now); });
+                       [&](size_t index, TimeNs now) { return RequestOf(requests[index], index, options, now); });
   const auto pass = [&driver](TimeNs time) { driver.Pass(time); };
-  VirtualExecutor machine(options.machine, pass);
+  VirtualExecutor::EndsAt ends_at;
+  if (options.answer_limit > 0)
+    ends_at = [&](uint64_t index, uint64_t position) {
+      const RecordedRequest& r = requests[index];
+      return static_cast<int64_t>(position) - r.prompt_tokens >= r.output_tokens;
+    };
+  VirtualExecutor machine(options.machine, pass, std::move(ends_at));
   Faults faults(options.seed, options.faults);
   FaultyExecutor faulty(machine, faults, pass);
   const bool has_faults = options.faults != FaultRates{};
@@ -71,6 +77,7 @@ Result<ReplayReport> Replay(std::span<const RecordedRequest> requests, const Rep
   report.steps = stats.steps.load();
   report.preemptions = stats.preemptions.load();
   report.recomputed_tokens = stats.recomputed_tokens.load();
+  report.kv_usage = driver.UsageWhileWaiting();
   report.evictions = stats.prefix_evictions.load();
   report.prompt_tokens = stats.prompt_tokens.load();
   report.generated_tokens = stats.generated_tokens.load();

@@ -23,6 +23,7 @@ struct ReplayOptions {
   double queue_timeout_s = 0;  // 0: none
   TimeNs itl_target = 0;       // EngineOptions
   TimeNs brown_out_wait = 0;   // EngineOptions; 0: nothing is given up
+  int64_t answer_limit = 0;    // tokens that an answer may have, which ends by itself before; 0: as many as it has
   LatencyTarget target;
   uint64_t seed = 1;
   FaultRates faults;
@@ -36,6 +37,7 @@ struct ReplayReport {
   uint64_t recomputed_tokens = 0;                    // that preemptions had lost
   uint64_t events_hash = 0;                          // of every event and its time
   double virtual_seconds = 0;
+  double kv_usage = 0;  // mean share of the pool in use while somebody waits
 };
 
 // `requests` in order of arrival. kInvalidArgument: the machine's numbers make no replica.

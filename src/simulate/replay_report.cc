@@ -25,12 +25,13 @@ double TimesRealTime(const ReplayReport& report, double wall_seconds) {
 
 std::string ReplayAsText(const ReplayReport& r, const ReplayOptions& options, double wall_seconds) {
   std::string out = FormatTable(r.table, options.target);
-  fmt::format_to(std::back_inserter(out),
-                 "{} steps, {} preemptions, {} evictions, {} prompt and {} answer tokens computed, {} again\n"
-                 "{:.0f} s simulated in {:.2f} s: {:.0f} x real time{}\n",
-                 r.steps, r.preemptions, r.evictions, r.prompt_tokens, r.generated_tokens, r.recomputed_tokens,
-                 r.virtual_seconds, wall_seconds, TimesRealTime(r, wall_seconds),
-                 options.check ? ", every step checked" : "");
+  fmt::format_to(
+      std::back_inserter(out),
+      "{} steps, {} preemptions, {} evictions, {} prompt and {} answer tokens computed, {} again; {:.0f} % of the KV "
+      "cache in use while others wait\n"
+      "{:.0f} s simulated in {:.2f} s: {:.0f} x real time{}\n",
+      r.steps, r.preemptions, r.evictions, r.prompt_tokens, r.generated_tokens, r.recomputed_tokens, 100 * r.kv_usage,
+      r.virtual_seconds, wall_seconds, TimesRealTime(r, wall_seconds), options.check ? ", every step checked" : "");
   return out;
 }
 
@@ -57,6 +58,7 @@ std::string ReplayAsJson(const ReplayReport& r, double wall_seconds) {
                      {"prompt_tokens_computed", r.prompt_tokens},
                      {"answer_tokens_computed", r.generated_tokens},
                      {"recomputed_tokens", r.recomputed_tokens},
+                     {"kv_usage", r.kv_usage},
                      {"events_hash", fmt::format("{:016x}", r.events_hash)},
                      {"virtual_seconds", r.virtual_seconds},
                      {"wall_seconds", wall_seconds},

@@ -118,5 +118,30 @@ TEST(ReplayTest, RefusesAMachineThatIsNone) {
   EXPECT_EQ(Replay({}, options).error().field, "kv-tokens");
 }
 
+// More than the pool holds, for a quarter of an hour: it is full, and little is computed twice. That answers may become
+// ten times as long as they do costs room, not work.
+TEST(ReplayTest, AFullPoolComputesLittleTwice) {
+  for (const int64_t answer_limit : {0, 5000}) {
+    for (const int64_t kv_tokens : {30'000, 120'000}) {
+      const auto drawn =
+          DrawTraffic({.arrivals = {.per_second = 20}, .requests = 1200, .prompt_tokens = 700, .output_tokens = 500});
+      ASSERT_TRUE(drawn);
+      ReplayOptions options{.waiting_max = 10'000, .answer_limit = answer_limit};
+      options.machine.kv_tokens = kv_tokens;
+      const auto report = Replay(*drawn, options);
+      ASSERT_TRUE(report);
+      EXPECT_EQ(report->table.finished, drawn->size());
+      int64_t asked = 0;
+      for (const RecordedRequest& r : *drawn) asked += r.output_tokens;
+      EXPECT_NEAR(static_cast<double>(report->generated_tokens), static_cast<double>(asked), 1.0)
+          << "every answer whole";
+      EXPECT_GT(report->preemptions, 0u);
+      EXPECT_LT(static_cast<double>(report->recomputed_tokens),
+                0.02 * static_cast<double>(report->prompt_tokens + report->generated_tokens));
+      EXPECT_GT(report->kv_usage, answer_limit > 0 ? 0.8 : 0.88) << kv_tokens;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headrace

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "executor/scripted/script.h"
 #include "kv_cache/block_name.h"
 
 namespace headrace {
@@ -15,12 +16,12 @@ StepLoad LoadOf(const StepInput& input) {
   return load;
 }
 
-VirtualExecutor::VirtualExecutor(const VirtualMachine& machine, std::function<void(TimeNs)> pass)
-    : cost_(machine.cost), pass_(std::move(pass)) {
+VirtualExecutor::VirtualExecutor(const VirtualMachine& machine, std::function<void(TimeNs)> pass, EndsAt ends_at)
+    : cost_(machine.cost), pass_(std::move(pass)), ends_at_(std::move(ends_at)) {
   description_.model = "virtual";
   description_.kernels = "virtual";
   description_.fingerprint = "virtual";
-  description_.vocab_size = kVirtualFirstToken + kVirtualTokens;
+  description_.vocab_size = kScriptEnd + 1;
   description_.context = machine.context;
   description_.kv_blocks = static_cast<int32_t>(machine.kv_tokens / kBlockTokens);
   description_.rows_max = machine.batch_tokens_max;
@@ -39,7 +40,9 @@ Result<const StepOutput*> VirtualExecutor::Wait() {
   for (size_t i = 0; i < input_->samples.size(); ++i) {
     const StepSample& sample = input_->samples[i];
     const uint64_t draw = KeyedRandom(sample.params.seed, sample.position);
-    output_.results[i].token = kVirtualFirstToken + static_cast<int32_t>(draw % kVirtualTokens);
+    output_.results[i].token = ends_at_ && ends_at_(sample.params.seed, sample.position)
+                                   ? kScriptEnd
+                                   : kVirtualFirstToken + static_cast<int32_t>(draw % kVirtualTokens);
     output_.results[i].top_count = 0;
   }
   pass_(cost_.Of(LoadOf(*input_)));

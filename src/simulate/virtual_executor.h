@@ -20,7 +20,7 @@ struct VirtualMachine {
   int32_t sequences_max = 256;
 };
 
-// Answers are spelled in letters, none of which ends one: max_tokens does.
+// Answers are spelled in letters, none of which ends one: max_tokens does, or the executor where it is told to.
 constexpr int32_t kVirtualFirstToken = 'a';
 constexpr int32_t kVirtualTokens = 26;
 
@@ -29,8 +29,11 @@ StepLoad LoadOf(const StepInput& input);
 
 class VirtualExecutor final : public Executor {
  public:
-  // `pass` lets that much virtual time go by.
-  VirtualExecutor(const VirtualMachine& machine, std::function<void(TimeNs)> pass);
+  // Whether the answer with this seed ends at this position of its sequence.
+  using EndsAt = std::function<bool(uint64_t seed, uint64_t position)>;
+
+  // `pass` lets that much virtual time go by. Without `ends_at` no answer ends of itself.
+  VirtualExecutor(const VirtualMachine& machine, std::function<void(TimeNs)> pass, EndsAt ends_at = nullptr);
 
   const ExecutorDescription& Describe() const override { return description_; }
   Status Submit(const StepInput& input) override;
@@ -42,6 +45,7 @@ class VirtualExecutor final : public Executor {
  private:
   const StepCost cost_;
   const std::function<void(TimeNs)> pass_;
+  const EndsAt ends_at_;
   ExecutorDescription description_;
   const StepInput* input_ = nullptr;
   StepOutput output_;

@@ -54,7 +54,7 @@ class Loading(CliTest):
 
         return self.run_program(*arguments, preexec_fn=limit)
 
-    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer needs all of the address space")
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ or "TSAN_OPTIONS" in os.environ, "a sanitizer needs all of the address space")
     def test_a_limit_of_the_address_space_is_exit_4(self):
         self.tiny("base.gguf", "base")
         for command in (["run", "base", "abc"], ["serve", "base", "--port", "0"]):
