@@ -11,4 +11,4 @@ ninja -C "$BUILD" -j "${JOBS:-$(nproc)}" | tail -n 1
 # tidy compiles every header, the laws compare bits of a model at a fiftieth of the speed, the tests of the planted bugs end
 # by the clock and run in their rooms anyway, the servers of python are the release build's matter.
 HEADRACE_SANITIZED=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/campaign/tsan.supp ctest --test-dir "$BUILD" -j "${JOBS:-$(nproc)}" \
-  ${1:+-R "$1"} -E '^(tidy|laws|planted_bugs|.*_client_test|rounds_test)' --output-on-failure
+  ${1:+-R "$1"} -E '^(tidy|laws|planted_bugs|.*_client_test|rounds_test|soak_test)' --output-on-failure
