@@ -18,10 +18,13 @@ double PromptBudget::RowNs() const {
   return known.measure() >= kRowsKnown ? known.rate() : 0;
 }
 
-int64_t PromptBudget::Rows(TimeNs decodes) const {
-  const double target =
-      target_ > 0 ? static_cast<double>(target_)
-                  : std::max(static_cast<double>(kShortestItl), kItlOverDecodes * static_cast<double>(decodes));
+int64_t PromptBudget::Rows(TimeNs decodes, bool brief) const {
+  double target = target_ > 0
+                      ? static_cast<double>(target_)
+                      : std::max(static_cast<double>(kShortestItl), kItlOverDecodes * static_cast<double>(decodes));
+  if (brief)
+    target =
+        std::min(target, std::max(static_cast<double>(kBriefItl), kBriefOverDecodes * static_cast<double>(decodes)));
   const double row = RowNs();
   const double rows = row > 0 ? (target - static_cast<double>(decodes)) / row : 0;
   const auto steps = static_cast<int64_t>(std::clamp(rows, 0.0, 1e6)) / kPromptRowsStep;

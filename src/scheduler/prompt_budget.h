@@ -15,6 +15,9 @@ namespace headrace {
 
 constexpr TimeNs kShortestItl = 45 * kNsPerMs;
 constexpr double kItlOverDecodes = 3;
+// While critical prompts come, each of which waits for half a step on average.
+constexpr TimeNs kBriefItl = 18 * kNsPerMs;
+constexpr double kBriefOverDecodes = 1.25;
 // A step has at least so many, whatever they take: a prompt has to end some time. Whole tiles of the kernels, so that
 // no row is paid for and not used.
 constexpr int64_t kPromptRowsStep = 16;
@@ -24,8 +27,9 @@ class PromptBudget {
   // `target`: inter-token time; 0: as above.
   explicit PromptBudget(TimeNs target = 0) : target_(target) {}
 
-  // `decodes`: what the step's decodes take alone.
-  int64_t Rows(TimeNs decodes) const;
+  // `decodes`: what the step's decodes take alone. `brief`: the target is kBriefItl, or kBriefOverDecodes times what
+  // they take, where that is less.
+  int64_t Rows(TimeNs decodes, bool brief = false) const;
   // A step of `time` computed prompt rows beside decodes that take `decodes` alone, 0 if there were none.
   void Observe(TimeNs decodes, int64_t rows, TimeNs time);
 

@@ -42,6 +42,16 @@ TEST(PromptBudgetTest, APromptAloneIsEnoughToBeginWith) {
   EXPECT_EQ(budget.Rows(60 * kNsPerMs), kPromptRowsStep) << "decodes alone miss the target, and prompts go on";
 }
 
+TEST(PromptBudgetTest, BriefStepsAreNeverLongerAndStillAWholeTile) {
+  PromptBudget budget, tight(10 * kNsPerMs);
+  for (PromptBudget* b : {&budget, &tight}) b->Observe(0, 1024, 300 * kNsPerMs);
+  EXPECT_EQ(budget.Rows(3 * kNsPerMs), 128) << "45 ms";
+  EXPECT_EQ(budget.Rows(3 * kNsPerMs, true), 48) << "18 ms";
+  EXPECT_EQ(budget.Rows(40 * kNsPerMs, true), 32) << "a quarter more than the decodes take";
+  EXPECT_EQ(tight.Rows(3 * kNsPerMs, true), tight.Rows(3 * kNsPerMs)) << "the operator's target is briefer";
+  EXPECT_EQ(PromptBudget().Rows(3 * kNsPerMs, true), kPromptRowsStep);
+}
+
 TEST(PromptBudgetTest, ADelayedStepIsForgottenSoon) {
   PromptBudget budget(50 * kNsPerMs);
   for (int i = 0; i < 20; ++i) budget.Observe(5 * kNsPerMs, 144, 48 * kNsPerMs);

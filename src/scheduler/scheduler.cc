@@ -14,6 +14,8 @@ namespace {
 // What is promised beyond the pool while little is computed twice, as a share of it; of all that is computed what may
 // be again before nothing is promised; and for how long that counts, in pools full of tokens.
 constexpr double kPromisedBeyond = 0.3, kRecomputedMost = 0.012, kPoolsRemembered = 16;
+// Steps stay brief for so many plans behind a critical arrival: a few seconds.
+constexpr uint64_t kBriefPlans = 200;
 
 }  // namespace
 
@@ -83,6 +85,7 @@ Result<int32_t> Scheduler::Add(const SequenceSpec& spec) {
   sequence.expected_hits = ExpectedHits(spec);
   sequence.asked = sequence.started = sequence.planned = false;
   sequence.number = next_number_++;
+  if (sequence.band() == Band::kCritical) brief_until_ = plans_ + kBriefPlans;
   sequence.spec.place.remaining_tokens = sequence.uncached();
   queue_.Add(slot, sequence.spec.place);
   ++here_;
@@ -182,22 +185,26 @@ void Scheduler::PlanDecodes(BatchPlan* plan) {
   }
 }
 
-// Rows of the step in all, its decodes being planned.
+// Rows of the step in all, its decodes being planned. While critical prompts come they shall find short steps.
 int32_t Scheduler::RowBudget(const BatchPlan& plan) const {
-  if (plan.rows == 0) return limits_.batch_tokens_max;
+  const bool brief = plans_ < brief_until_;
+  if (plan.rows == 0 && !brief) return limits_.batch_tokens_max;
   const int32_t most = limits_.shared_tokens_max > 0 ? limits_.shared_tokens_max : limits_.batch_tokens_max;
   if (limits_.itl_target == kNever) return most;
-  const int64_t prompts = prompt_budget_.Rows(drafts_.cost().TimeOf(DecodesOf(plan)));
+  const int64_t prompts = prompt_budget_.Rows(drafts_.cost().TimeOf(DecodesOf(plan)), brief);
   return static_cast<int32_t>(std::min<int64_t>(most, plan.rows + prompts));
 }
 
 // In the order of the queue. The first that cannot be admitted closes the door: nobody behind it slips past, but
 // prompts that have begun go on.
 void Scheduler::PlanPrompts(BatchPlan* plan) {
-  const int32_t budget = RowBudget(*plan);
-  bool door_closed = false;
+  const int32_t decodes = plan->rows;
   int32_t slot = Next();
+  const bool critical = slot >= 0 && at(slot).band() == Band::kCritical;
+  const int32_t budget = critical ? limits_.batch_tokens_max : RowBudget(*plan);
+  bool door_closed = false;
   for (; slot >= 0 && plan->rows < budget && !door_closed; slot = Next()) {
+    if (critical && plan->rows > decodes && at(slot).band() > Band::kCritical) return;  // its step is not made longer
     PlanPrompt(slot, budget, &door_closed, plan);
     if (queue_.InLine(slot)) queue_.SetAside(slot);
   }

@@ -244,7 +244,7 @@ class Scheduler {
   FadingRate recomputed_;  // of the rows planned
   PromptBudget prompt_budget_;
   int32_t drafts_max_ = 0;
-  uint64_t plans_ = 0;
+  uint64_t plans_ = 0, brief_until_ = 0;
 };
 
 }  // namespace headrace

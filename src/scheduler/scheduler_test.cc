@@ -76,6 +76,37 @@ TEST(SchedulerTest, WhatWillNotFitUntilItEndsWaits) {
   }
 }
 
+// A long normal prompt: its chunks are brief for a while behind a critical arrival, also where nothing decodes, and the
+// critical prompt's own step holds nothing else.
+TEST(SchedulerTest, StepsAreBriefWhileCriticalPromptsCome) {
+  Scheduler scheduler({.context = 65'536,
+                       .batch_tokens_max = 512,
+                       .logit_rows_max = 8,
+                       .sequences_max = 8,
+                       .waiting_max = 8,
+                       .itl_target = 0},
+                      2000);
+  BatchPlan plan;
+  scheduler.ReservePlan(&plan);
+  const auto step = [&] {
+    scheduler.Plan(&plan);
+    scheduler.Measured(plan, kNsPerMs + plan.rows * 250 * kNsPerUs);
+    return Compute(scheduler, plan);
+  };
+  const int32_t normal = *scheduler.Add({.prompt_tokens = 60'000, .max_tokens = 10});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step()[normal], 512);
+  const int32_t critical = *scheduler.Add({.prompt_tokens = 100, .max_tokens = 10, .place = {.band = Band::kCritical}});
+  auto rows = step();
+  EXPECT_EQ(rows[critical], 100);
+  EXPECT_EQ(rows[normal], 0);
+  scheduler.Remove(critical);
+  EXPECT_EQ(step()[normal], 64) << "18 ms at 250 us a row, whole tiles";
+  int brief = 1;
+  while (step()[normal] == 64) ++brief;
+  EXPECT_NEAR(brief, 200, 2);
+  EXPECT_EQ(step()[normal], 512);
+}
+
 // Batch work that may need the whole pool does not keep out what is more urgent; the other way round it does.
 TEST(SchedulerTest, WhatLessUrgentOnesWillNeedIsRoom) {
   for (const auto& [first, second] : {std::pair(Band::kBatch, Band::kNormal), std::pair(Band::kNormal, Band::kBatch)}) {
