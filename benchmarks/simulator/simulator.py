@@ -16,6 +16,7 @@ import os
 import random
 import re
 import shlex
+import socket
 import statistics
 import subprocess
 import sys
@@ -105,13 +106,20 @@ class Server:
         at, _, answer, _ = request
         body = json.dumps({"model": "m", "prompt": ids, "max_tokens": answer, "ignore_eos": True, "stream": True, "temperature": 0})
         time.sleep(max(0.0, start + at / 1000 - time.perf_counter()))
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         begin = time.perf_counter()
-        response = self.ask("POST", "/v1/completions", body)
-        first = None
-        for line in response:
-            if first is None and line.startswith(b"data:"):
-                first = time.perf_counter()
-        out.append((1000 * (first - begin), 1000 * (time.perf_counter() - begin)))
+        # No more work than that: the client runs on the processors that it measures.
+        with socket.create_connection(("127.0.0.1", self.port), timeout=300) as connection:
+            connection.sendall((head + body).encode())
+            first, last = None, b""
+            while block := connection.recv(1 << 16):
+                if first is None and b"data: {" in block:
+                    first = time.perf_counter()
+                last = block
+        end = time.perf_counter()
+        if b"[DONE]" not in last:
+            sys.exit(f"an answer ended early: {last[-300:]}")
+        out.append((1000 * (first - begin), 1000 * (end - begin)))
 
     def run(self, requests, vocabulary):
         prompts = [token_ids(r, vocabulary) for r in requests]
