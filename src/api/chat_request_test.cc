@@ -203,10 +203,14 @@ TEST(ChatRequest, C29ToC32OptionsThatAreAccepted) {
   EXPECT_EQ(r.safety_identifier, "s");
   EXPECT_EQ(r.service_tier, "flex");
   EXPECT_EQ(r.prompt_cache_key, "k");
+  EXPECT_EQ(r.prompt_cache_seconds, 86'400);
   EXPECT_EQ(r.cache_salt, "s");
   EXPECT_EQ(r.reasoning_effort, "low");
   EXPECT_EQ(r.verbosity, "high");
   EXPECT_TRUE(r.unknown_fields.empty());
+  for (const auto& [word, seconds] : {std::pair("in_memory", 0), {"in-memory", 0}, {"5m", 300}, {"1h", 3600}})
+    EXPECT_EQ(Chat(R"("prompt_cache_retention":")" + std::string(word) + "\"").prompt_cache_seconds, seconds) << word;
+  ExpectRefused(ParseChatRequest, ChatBody(R"("prompt_cache_retention":"7d")"), "prompt_cache_retention", "one of");
   ExpectRefused(ParseChatRequest, ChatBody(R"("service_tier":"gold")"), "service_tier", "one of");
   ExpectRefused(ParseChatRequest, ChatBody(R"("reasoning_effort":"huge")"), "reasoning_effort", "one of");
   ExpectRefused(ParseChatRequest, ChatBody(R"("metadata":{"a":1})"), "metadata.a");

@@ -245,9 +245,8 @@ Status ReadChatOptions(JsonFields& fields, const ApiLimits& limits, GenerationRe
       Store(fields.OneOf("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
             &request->reasoning_effort));
   HR_RETURN_IF_ERROR(Store(fields.OneOf("verbosity", {"low", "medium", "high"}), &request->verbosity));
-  // Hints about somebody else's cache: they change no answer.
+  // A hint about somebody else's cache: it changes no answer.
   HR_RETURN_IF_ERROR(fields.Object("prompt_cache_options"));
-  HR_RETURN_IF_ERROR(fields.String("prompt_cache_retention", limits.name_bytes_max));
   return CheckPrediction(fields, limits);
 }
 

@@ -149,6 +149,15 @@ Result<Json> ParseBody(std::string_view body, const ApiLimits& limits, size_t* n
   return parsed;
 }
 
+// For how long the prompt stays cached: OpenAI's words, and those of Anthropic's cache_control.
+Status ReadRetention(JsonFields& fields, GenerationRequest* request) {
+  std::string word;
+  HR_RETURN_IF_ERROR(
+      Store(fields.OneOf("prompt_cache_retention", {"in_memory", "in-memory", "5m", "1h", "24h"}), &word));
+  request->prompt_cache_seconds = word == "5m" ? 300 : word == "1h" ? 3600 : word == "24h" ? 86'400 : 0;
+  return {};
+}
+
 Status ReadEnvelope(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request) {
   HR_RETURN_IF_ERROR(Store(fields.String("model", limits.name_bytes_max), &request->model));
   if (request->model.empty()) {
@@ -162,6 +171,7 @@ Status ReadEnvelope(JsonFields& fields, const ApiLimits& limits, GenerationReque
   HR_RETURN_IF_ERROR(
       Store(fields.String("safety_identifier", limits.safety_identifier_bytes_max), &request->safety_identifier));
   HR_RETURN_IF_ERROR(Store(fields.String("prompt_cache_key", limits.name_bytes_max), &request->prompt_cache_key));
+  HR_RETURN_IF_ERROR(ReadRetention(fields, request));
   HR_RETURN_IF_ERROR(Store(fields.String("cache_salt", limits.name_bytes_max), &request->cache_salt));
   HR_RETURN_IF_ERROR(Store(fields.OneOf("service_tier", {"auto", "default", "flex", "scale", "priority", "fast"}),
                            &request->service_tier));

@@ -12,6 +12,7 @@ using TimeNs = int64_t;
 constexpr TimeNs kNsPerUs = 1'000;
 constexpr TimeNs kNsPerMs = 1'000'000;
 constexpr TimeNs kNsPerSecond = 1'000'000'000;
+constexpr TimeNs kNsPerMinute = 60 * kNsPerSecond;
 // Later than any deadline: "no deadline".
 constexpr TimeNs kNever = INT64_MAX;
 

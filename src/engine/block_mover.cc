@@ -189,12 +189,14 @@ void BlockMover::Save(const BlockNote& note, TimeNs now) {
   if (tier_.memory) {
     if (const std::span<std::byte> to = tier_.memory->Put(note.named, now); !to.empty())
       executor_.ReadBlock(note.block, to);
+    if (note.pinned_until > 0) tier_.memory->Pin(note.named.name, note.pinned_until);
   }
   if (!tier_.disk) return;
   if (const std::span<std::byte> to = tier_.disk->BeginWrite(note.named, nullptr, 0, now); !to.empty()) {
     executor_.ReadBlock(note.block, to);
     tier_.disk->SubmitWrite();
   }
+  if (note.pinned_until > 0) tier_.disk->Pin(note.named.name, note.pinned_until);
 }
 
 void BlockMover::WriteBehind(TimeNs now) {
@@ -206,6 +208,11 @@ void BlockMover::WriteBehind(TimeNs now) {
       tier_.disk->SubmitWrite();
     }
   }
+  for (const BlockPin& pin : notes_.pinned) {
+    if (tier_.memory) tier_.memory->Pin(pin.name, pin.until);
+    if (tier_.disk) tier_.disk->Pin(pin.name, pin.until);
+  }
+  notes_.pinned.clear();
   TierStats& stats = tier_.disk ? tier_.disk->stats() : tier_.memory->stats();
   TierStats::Count(stats.dropped, notes_.lost);
   notes_.lost = 0;

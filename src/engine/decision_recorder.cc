@@ -34,7 +34,8 @@ void DecisionRecorder::Arrived(uint64_t request, const SequenceSpec& spec, TimeN
                   .start_before = spec.place.start_before,
                   .finish_before = finish_before,
                   .deadline = spec.place.deadline,
-                  .prompt_logits = spec.prompt_logits});
+                  .prompt_logits = spec.prompt_logits,
+                  .keep_until = spec.keep_until});
 }
 
 void DecisionRecorder::Ended(uint64_t request, const BlockChain* chain, int64_t output_tokens, bool failed) {

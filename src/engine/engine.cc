@@ -70,6 +70,7 @@ TimeNs Engine::Step(TimeNs now) {
   {
     const MutexLock lock(mutex_);
     DropCancelledAndLate(now);
+    scheduler_.ExpirePins(now);
     if (mover_) mover_->EndRestores(now);
     OfferDrafts();
     scheduler_.Plan(&plan_);
@@ -364,6 +365,8 @@ void Engine::Publish(TimeNs began, TimeNs ended) {
   stats_.waiting.store(scheduler_.waiting(), std::memory_order_relaxed);
   stats_.prefix_asked_tokens.store(scheduler_.prefix_counts().asked, std::memory_order_relaxed);
   stats_.prefix_hit_tokens.store(scheduler_.prefix_counts().hits, std::memory_order_relaxed);
+  stats_.pinned_blocks.store(scheduler_.pool().pinned_blocks(), std::memory_order_relaxed);
+  stats_.pins_refused.store(scheduler_.pool().pins_refused(), std::memory_order_relaxed);
   stats_.prefix_evictions.store(scheduler_.pool().evictions(), std::memory_order_relaxed);
   stats_.kv_blocks_cached.store(scheduler_.pool().cached_blocks(), std::memory_order_relaxed);
   stats_.kv_blocks_used.store(scheduler_.pool().used_blocks(), std::memory_order_relaxed);

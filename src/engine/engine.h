@@ -56,7 +56,9 @@ struct EngineStats {
   std::atomic<uint64_t> drafted_tokens{0}, accepted_tokens{0};  // draft rows computed; of these, tokens of answers
   std::atomic<uint64_t> finished_stop{0}, finished_length{0}, finished_error{0}, cancelled{0};
   std::atomic<uint64_t> prefix_asked_tokens{0}, prefix_hit_tokens{0}, prefix_evictions{0};  // see PrefixCounts
-  std::array<std::atomic<uint64_t>, kVerdicts> refused{};                                   // by Verdict
+  std::atomic<int32_t> pinned_blocks{0};
+  std::atomic<uint64_t> pins_refused{0};
+  std::array<std::atomic<uint64_t>, kVerdicts> refused{};  // by Verdict
   std::array<std::atomic<uint64_t>, kRungs> brown_outs{};  // by Rung: how often it was stepped on
   std::atomic<int32_t> rung{0};
   std::atomic<uint64_t> shortened{0};  // answers, by Rung::kShortAnswers

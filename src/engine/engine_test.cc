@@ -496,6 +496,31 @@ TEST(EngineTest, AStepThatRestoresAllocatesNothing) {
   run(10'000);
 }
 
+// prompt_cache_retention: a flood takes the unpinned twin's blocks and leaves the pinned prompt's, for its time.
+TEST(EngineTest, APromptIsKeptForItsTime) {
+  World w(R"({"kv_blocks": 60, "replies": [{"pieces": ["x"]}]})");
+  const auto cached = [&](const std::string& prompt, TimeNs keep = 0) {
+    auto r = w.Request(prompt);
+    r->keep_prompt = keep;
+    auto stream = *w.engine.Submit(std::move(r), nullptr);
+    w.Run();
+    return stream->cached_tokens();
+  };
+  const auto flood = [&] {
+    for (uint64_t i = 0; i < 40; ++i) (void)cached(Letters(static_cast<uint64_t>(w.clock.Now()) + i, 640));
+  };
+  const std::string kept = Letters(1, 700), twin = Letters(2, 700);
+  EXPECT_EQ(cached(kept, kNsPerMinute), 0);
+  EXPECT_EQ(cached(twin), 0);
+  EXPECT_EQ(w.engine.stats().pinned_blocks.load(), 10);
+  flood();
+  EXPECT_EQ(cached(kept), 640);
+  EXPECT_EQ(cached(twin), 0);
+  w.clock.Advance(2 * kNsPerMinute);
+  flood();
+  EXPECT_EQ(w.engine.stats().pinned_blocks.load(), 0);
+}
+
 TEST(EngineTest, APromptIsComputedOnceForAllOfATenantAndForNoOther) {
   World w(
       R"({"kv_blocks": 60, "replies": [{"match": "one!", "pieces": ["first"]}, {"match": "two!", "pieces": ["second"]},

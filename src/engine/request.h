@@ -35,6 +35,7 @@ struct EngineRequest {
   int top_logprobs = -1;         // < 0: no log-probabilities
   bool prompt_logprobs = false;  // also of every prompt token but the first
   std::string cache_namespace;   // requests of different ones share no blocks
+  TimeNs keep_prompt = 0;        // its prompt stays cached for so long, if it can; whole minutes are kept
   // Its place in line; deadline: for the first token, start_before: the queue timeout. Tokens, arrival and fingerprint
   // are filled in by the engine.
   QueueSpec place;

@@ -56,6 +56,8 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
     const MutexLock lock(mutex_);
     const TimeNs now = clock_.Now();
     spec.place.arrival = stream->stamps_.submitted = now;
+    if (r.keep_prompt > 0 && spec.chain != nullptr)
+      spec.keep_until = (now + r.keep_prompt + kNsPerMinute - 1) / kNsPerMinute * kNsPerMinute;
     // Progress counts from the moment that there is work: an engine that slept for an hour has not been stuck for one.
     if (!scheduler_.HasWork()) stats_.last_progress.store(now, std::memory_order_relaxed);
     HR_RETURN_IF_ERROR(Admit(spec, now));

@@ -57,11 +57,12 @@ TEST(Identity, WithoutAKeyFileEverybodyIsTheDefaultTenant) {
 }
 
 TEST(Identity, AKeyOpensItsOwnEntryOnly) {
-  const auto store = KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
-                                           "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2\nwaiting_max "
-                                           "= 7\nstandard_band = \"high\"\ncache_group = \"org\"") +
-                                         Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
-                                     "keys.toml");
+  const auto store =
+      KeyStore::Parse(Entry("name = \"alice\"\nsha256 = \"" + Sha256Hex("sk-alice") +
+                            "\"\ntenant = \"team-a\"\nhighest_band = \"high\"\nweight = 2\nwaiting_max "
+                            "= 7\nstandard_band = \"high\"\ncache_group = \"org\"\ncache_retention = true") +
+                          Entry("sha256 = \"" + Sha256Hex("sk-bob") + "\""),
+                      "keys.toml");
   ASSERT_TRUE(store) << store.error().message;
   EXPECT_FALSE(store->open());
   const auto alice = store->Authenticate("Bearer sk-alice");
@@ -73,6 +74,7 @@ TEST(Identity, AKeyOpensItsOwnEntryOnly) {
   EXPECT_EQ(alice->standard_band, Band::kHigh);
   EXPECT_EQ(alice->weight, 2.0);
   EXPECT_EQ(alice->waiting_max, 7);
+  EXPECT_TRUE(alice->cache_retention);
   const auto bob = store->Authenticate("bearer sk-bob");  // the scheme's case does not matter
   ASSERT_TRUE(bob);
   EXPECT_EQ(bob->key_name, "keys[1]");
@@ -81,6 +83,7 @@ TEST(Identity, AKeyOpensItsOwnEntryOnly) {
   EXPECT_EQ(bob->highest_band, Band::kNormal);
   EXPECT_EQ(bob->standard_band, Band::kNormal);
   EXPECT_EQ(bob->waiting_max, 0);
+  EXPECT_FALSE(bob->cache_retention) << "a key keeps others' blocks out only where the operator says so";
 }
 
 // One answer for all that is wrong, so that it tells nothing about what is right.
@@ -130,6 +133,7 @@ TEST(Identity, ErrorsOfTheKeyFileNameEntryAndFieldNeverTheValue) {
       {Entry(hash + "highest_band = \"" + secret + "\""), "keys[0]", "critical, high, normal or batch"},
       {Entry(hash + "standard_band = \"best\""), "keys[0]", "standard_band"},
       {Entry(hash + "highest_band = \"normal\"\nstandard_band = \"high\""), "keys[0]", "more urgent than its highest"},
+      {Entry(hash + "cache_retention = 1"), "keys[0]", "cache_retention"},
       {Entry(hash + "waiting_max = 0"), "keys[0]", "waiting_max"},
       {Entry(hash + "waiting_max = 1.5"), "keys[0]", "waiting_max"},
       {Entry(hash + "weight = 0"), "keys[0]", "weight"},

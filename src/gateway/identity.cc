@@ -86,12 +86,12 @@ struct KeyEntry {
     if (table == nullptr) return Wrong("is not a table");
     for (const auto& [name, value] : *table) {
       const std::string_view k = name.str();
-      constexpr std::string_view kFields[] = {"name",          "sha256", "tenant",      "highest_band",
-                                              "standard_band", "weight", "waiting_max", "cache_group"};
+      constexpr std::string_view kFields[] = {"name",   "sha256",      "tenant",      "highest_band",   "standard_band",
+                                              "weight", "waiting_max", "cache_group", "cache_retention"};
       if (std::ranges::find(kFields, k) == std::end(kFields)) {
         return Wrong(fmt::format(
             "has an unknown field '{}'; it may have name, sha256, tenant, highest_band, standard_band, weight, "
-            "waiting_max and cache_group",
+            "waiting_max, cache_group and cache_retention",
             EscapeForLog(k, 64)));
       }
     }
@@ -115,6 +115,10 @@ struct KeyEntry {
       if (!most || *most < 1 || *most > INT32_MAX) return Wrong("has a waiting_max that is not a whole number above 0");
       identity->waiting_max = static_cast<int32_t>(*most);
     }
+    const toml::node* retention = table->get("cache_retention");
+    if (retention != nullptr && !retention->is_boolean())
+      return Wrong("has a cache_retention that is not true or false");
+    identity->cache_retention = retention != nullptr && retention->value_or(false);
     const toml::node* weight = table->get("weight");
     if (weight != nullptr) identity->weight = weight->is_number() ? weight->value_or(0.0) : 0;
     if (!(identity->weight > 0 && std::isfinite(identity->weight)))

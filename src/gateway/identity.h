@@ -9,7 +9,9 @@
 //   standard_band = "normal"       # of requests that ask for no priority or tier; default: normal, or highest_band
 //   weight = 1.0                   # share within a band
 //   waiting_max = 100              # requests of the tenant that may wait, over all bands: 429 above; default: no limit
-//   cache_group = "org"            # share cached prompts with other tenants of this group; default: within the tenant
+//   cache_retention = true         # its prompt_cache_retention counts, so that it may keep others' blocks out;
+//   default: false cache_group = "org"            # share cached prompts with other tenants of this group; default:
+//   within the tenant
 #pragma once
 
 #include <string>
@@ -28,6 +30,7 @@ struct Identity {
   Band standard_band = Band::kNormal;
   double weight = 1.0;
   int32_t waiting_max = 0;  // 0: no limit of its own
+  bool cache_retention = true;
   std::string cache_group;  // "": cached prompts are shared within the tenant only
 };
 

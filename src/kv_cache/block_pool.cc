@@ -40,11 +40,13 @@ int32_t BlockPool::Take() {
 }
 
 int32_t BlockPool::Evict() {
-  const int32_t block = index_->Evict();
+  TimeNs pinned_until = 0;
+  const int32_t block = index_->Evict(&pinned_until);
   BlockNote* const note = notes_ == nullptr ? nullptr : notes_->Add(notes_->evicted);
   if (note != nullptr) {
     note->block = block;
     index_->Describe(block, &note->named);
+    note->pinned_until = pinned_until;
   }
   return block;
 }
@@ -84,7 +86,16 @@ bool BlockTable::GrowTo(int64_t tokens) {
 void BlockTable::Clear() {
   // From the end: a child is idle before its parent.
   for (; !blocks_.empty(); blocks_.pop_back()) pool_.Give(blocks_.back());
-  published_ = 0;
+  published_ = pinned_ = 0;
+}
+
+void BlockTable::Pin(const BlockChain& chain, int64_t blocks, TimeNs until) {
+  if (!pool_.index_) return;
+  for (const int64_t end = std::min(blocks, published_); pinned_ < end; ++pinned_) {
+    if (!pool_.index_->Pin(blocks_[static_cast<size_t>(pinned_)], until)) continue;
+    BlockPin* const pin = pool_.notes_ == nullptr ? nullptr : pool_.notes_->Add(pool_.notes_->pinned);
+    if (pin != nullptr) *pin = {chain.name(pinned_), until};
+  }
 }
 
 int64_t BlockTable::Adopt(const BlockChain& chain, int64_t blocks_max, bool again) {

@@ -24,6 +24,11 @@ class BlockPool {
   int32_t used_blocks() const { return blocks() - available_blocks(); }
   int32_t cached_blocks() const { return index_ ? index_->named_blocks() : 0; }  // in use or idle
   uint64_t evictions() const { return index_ ? index_->evictions() : 0; }
+  int32_t pinned_blocks() const { return index_ ? index_->pinned_blocks() : 0; }
+  uint64_t pins_refused() const { return index_ ? index_->pins_refused() : 0; }
+  void ExpirePins(TimeNs now) {
+    if (index_) index_->ExpirePins(now);
+  }
   // Tells `notes` from now on what is evicted and published; it outlives the pool or the next call. Null: nobody.
   void SetNotes(BlockNotes* notes) { notes_ = notes; }
   double Usage() const { return static_cast<double>(used_blocks()) / blocks(); }
@@ -74,6 +79,8 @@ class BlockTable {
   // The first full_blocks blocks are computed whole: names them, so that others can share them. Where another sequence
   // was faster, its block takes the place of ours: by the first law their bits are equal.
   void Publish(const BlockChain& chain, int64_t full_blocks);
+  // Keeps those of its first `blocks` that are published until then, each once while the table holds it.
+  void Pin(const BlockChain& chain, int64_t blocks, TimeNs until);
 
  private:
   friend void CheckPoolIntegrity(const BlockPool& pool, const std::vector<const BlockTable*>& tables);
@@ -83,6 +90,7 @@ class BlockTable {
   BlockPool& pool_;
   std::vector<int32_t> blocks_;
   int64_t published_ = 0;  // of blocks_, from the first on
+  int64_t pinned_ = 0;     // likewise: those that a pin was asked for
 };
 
 // Every invariant of pool, index and tables; a CHECK otherwise. `tables` are all that there are.

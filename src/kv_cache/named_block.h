@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/clock.h"
 #include "kv_cache/block_name.h"
 
 namespace headrace {
@@ -24,6 +25,13 @@ struct BlockNote {
   int32_t depth = 0;  // of a published one: blocks before it in its prefix
   BlockName parent;   // likewise
   NamedBlock named;
+  TimeNs pinned_until = 0;  // of an evicted one; 0: not pinned
+};
+
+// A block of the pool that a request keeps until then.
+struct BlockPin {
+  BlockName name;
+  TimeNs until = 0;
 };
 
 // What happened to blocks in one step, for who copies them elsewhere. Bounded; what finds no room is counted.
@@ -32,17 +40,21 @@ struct BlockNotes {
 
   std::vector<BlockNote> evicted;    // content is whole until the next step is submitted
   std::vector<BlockNote> published;  // content is whole
+  std::vector<BlockPin> pinned;      // or pinned for longer
   uint64_t lost = 0;
 
   // One place for each block of a pool, up to kNotesMax.
   void Reserve(int32_t blocks) {
     for (auto* notes : {&evicted, &published}) notes->reserve(std::min(static_cast<size_t>(blocks), kNotesMax));
+    pinned.reserve(std::min(static_cast<size_t>(blocks), kNotesMax));
   }
   void Clear() {
     evicted.clear();
     published.clear();
+    pinned.clear();
   }
-  BlockNote* Add(std::vector<BlockNote>& notes) {
+  template <typename Note>
+  Note* Add(std::vector<Note>& notes) {
     if (notes.size() < notes.capacity()) return &notes.emplace_back();
     ++lost;
     return nullptr;

@@ -22,9 +22,11 @@ PrefixIndex::PrefixIndex(int32_t blocks)
     : blocks_(static_cast<size_t>(blocks)),
       ids_(static_cast<size_t>(blocks)),
       buckets_(static_cast<size_t>(blocks), -1),
+      pinned_minute_(static_cast<size_t>(blocks), 0),
       evicted_(blocks),
       estimate_(blocks) {
   leaves_.reserve(static_cast<size_t>(blocks));
+  CHECK_LE(blocks, 1 << 24);
 }
 
 int32_t PrefixIndex::Find(int32_t parent, const BlockName& name, BlockIds ids) const {
@@ -104,9 +106,11 @@ void PrefixIndex::BecomeUsed(int32_t block) {
   if (b.leaf >= 0 && !HEADRACE_PLANTED(10)) RemoveLeaf(block);
 }
 
-int32_t PrefixIndex::Evict() {
+int32_t PrefixIndex::Evict(TimeNs* pinned_until) {
   const int32_t block = LeastWorth();
   const Block& b = at(block);
+  *pinned_until = pinned_minute_[static_cast<size_t>(block)] * kNsPerMinute;
+  Unpin(block);
   RemoveLeaf(block);
   evicted_.Put(b.name, b.last, b.hits, touches_);
   Unlink(block);
@@ -122,39 +126,88 @@ int32_t PrefixIndex::Evict() {
 
 int32_t PrefixIndex::LeastWorth() {
   CHECK(!leaves_.empty());
+  const bool only_pinned = pinned_leaves_ == static_cast<int32_t>(leaves_.size());
   const Leaf* least = nullptr;
   double least_worth = 0;
   const auto consider = [&](const Leaf& leaf) {
+    if (leaf.pinned && !only_pinned) return;
     const uint32_t age = touches_ - leaf.last;
-    const double worth = estimate_.Worth(leaf.reuse_class, age);
+    const double worth = estimate_.Worth(static_cast<int32_t>(leaf.reuse_class), age);
     if (least == nullptr || worth < least_worth || (worth == least_worth && age > touches_ - least->last)) {
       least = &leaf;
       least_worth = worth;
     }
   };
-  if (leaves_.size() <= kRuns * kRunLength) {
-    for (const Leaf& leaf : leaves_) consider(leaf);
-    return least->block;
-  }
-  for (size_t run = 0; run < kRuns; ++run) {
+  for (size_t run = 0; run < kRuns && leaves_.size() > kRuns * kRunLength; ++run) {
     const size_t first = SplitMix64(++draws_) % (leaves_.size() - kRunLength + 1);
     for (size_t i = 0; i < kRunLength; ++i) consider(leaves_[first + i]);
   }
-  return least->block;
+  if (least == nullptr) {  // few leaves, or all that were looked at are pinned
+    for (const Leaf& leaf : leaves_) consider(leaf);
+  }
+  return static_cast<int32_t>(least->block);
 }
 
 void PrefixIndex::AddLeaf(int32_t block) {
   Block& b = at(block);
+  const bool pinned = pinned_minute_[static_cast<size_t>(block)] != 0;
   b.leaf = static_cast<int32_t>(leaves_.size());
-  leaves_.push_back({block, b.last, ReuseEstimate::ClassOf(b.hits)});
+  leaves_.push_back({.block = static_cast<uint32_t>(block) & 0xFFFFFFu,
+                     .reuse_class = static_cast<uint32_t>(ReuseEstimate::ClassOf(b.hits)) & 0x7Fu,
+                     .pinned = pinned,
+                     .last = b.last});
+  pinned_leaves_ += pinned;
 }
 
 void PrefixIndex::RemoveLeaf(int32_t block) {
   Block& b = at(block);
+  pinned_leaves_ -= leaves_[static_cast<size_t>(b.leaf)].pinned;
   leaves_[static_cast<size_t>(b.leaf)] = leaves_.back();
-  if (!HEADRACE_PLANTED(9)) at(leaves_.back().block).leaf = b.leaf;
+  if (!HEADRACE_PLANTED(9)) at(static_cast<int32_t>(leaves_.back().block)).leaf = b.leaf;
   leaves_.pop_back();
   b.leaf = -1;
+}
+
+void PrefixIndex::SetPin(int32_t block, uint32_t minute) {
+  const bool pinned = minute != 0;
+  pinned_minute_[static_cast<size_t>(block)] = minute;
+  if (at(block).leaf < 0) return;
+  Leaf& leaf = leaves_[static_cast<size_t>(at(block).leaf)];
+  pinned_leaves_ += static_cast<int32_t>(pinned) - static_cast<int32_t>(leaf.pinned);
+  leaf.pinned = pinned;
+}
+
+bool PrefixIndex::Pin(int32_t block, TimeNs until) {
+  CHECK(named(block));
+  const uint32_t before = pinned_minute_[static_cast<size_t>(block)];
+  if (before == 0 && pinned_blocks_ >= pinned_blocks_max()) {
+    ++pins_refused_;
+    return false;
+  }
+  const auto minute = static_cast<uint32_t>(std::clamp<TimeNs>((until - 1) / kNsPerMinute + 1, 1, UINT32_MAX));
+  pinned_blocks_ += before == 0;
+  if (minute > before) SetPin(block, minute);
+  next_expiry_ = std::min(next_expiry_, std::max(minute, before) * kNsPerMinute);
+  return true;
+}
+
+void PrefixIndex::Unpin(int32_t block) {
+  pinned_blocks_ -= pinned_minute_[static_cast<size_t>(block)] != 0;
+  SetPin(block, 0);
+}
+
+void PrefixIndex::ExpirePins(TimeNs now) {
+  if (now < next_expiry_) return;
+  next_expiry_ = kNever;
+  for (int32_t block = 0; block < static_cast<int32_t>(blocks_.size()); ++block) {
+    const uint32_t minute = pinned_minute_[static_cast<size_t>(block)];
+    if (minute == 0) continue;
+    if (minute * kNsPerMinute <= now) {
+      Unpin(block);
+    } else {
+      next_expiry_ = std::min(next_expiry_, minute * kNsPerMinute);
+    }
+  }
 }
 
 void PrefixIndex::Unlink(int32_t block) {
@@ -165,11 +218,18 @@ void PrefixIndex::Unlink(int32_t block) {
 
 void PrefixIndex::CheckIntegrity(const std::vector<int32_t>& references) const {
   std::vector<int32_t> children(blocks_.size(), 0);
-  int32_t idle_blocks = 0, named_blocks = 0;
+  int32_t idle_blocks = 0, named_blocks = 0, pinned_blocks = 0;
   size_t leaves = 0;
+  int32_t pinned_leaves = 0;
   for (int32_t block = 0; block < static_cast<int32_t>(blocks_.size()); ++block) {
     const Block& b = at(block);
+    const uint32_t pinned = pinned_minute_[static_cast<size_t>(block)];
+    if (pinned > 0) {
+      ++pinned_blocks;
+      CHECK_LE(next_expiry_, pinned * kNsPerMinute);
+    }
     if (b.state == State::kUnnamed) {
+      CHECK_EQ(pinned, 0u);
       CHECK_EQ(b.leaf, -1);
       continue;
     }
@@ -186,10 +246,16 @@ void PrefixIndex::CheckIntegrity(const std::vector<int32_t>& references) const {
     CHECK_EQ(leaf, b.leaf >= 0);
     if (!leaf) continue;
     ++leaves;
-    CHECK_EQ(leaves_[static_cast<size_t>(b.leaf)].block, block);
+    const Leaf& listed = leaves_[static_cast<size_t>(b.leaf)];
+    CHECK_EQ(static_cast<int32_t>(listed.block), block);
+    CHECK_EQ(listed.pinned != 0, pinned > 0);
+    pinned_leaves += pinned > 0;
   }
   for (size_t block = 0; block < blocks_.size(); ++block) CHECK_EQ(children[block], blocks_[block].children);
   CHECK_EQ(leaves, leaves_.size());
+  CHECK_EQ(pinned_leaves, pinned_leaves_);
+  CHECK_EQ(pinned_blocks, pinned_blocks_);
+  CHECK_LE(pinned_blocks, pinned_blocks_max());
   CHECK_EQ(idle_blocks, idle_blocks_);
   CHECK_EQ(named_blocks, named_blocks_);
   size_t linked = 0;

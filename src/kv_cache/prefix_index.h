@@ -4,13 +4,14 @@
 //
 // One thread (the engine's); sized once, allocates nothing afterwards. Invariants, checked by CheckIntegrity: each
 // named block is found by its name and lies in its bucket once; a parent is named, and in use if its child is; the
-// number of children is true; the leaves are exactly the idle blocks without children.
+// number of children is true; the leaves are exactly the idle blocks without children; only named blocks are pinned.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
+#include "base/clock.h"
 #include "kv_cache/block_name.h"
 #include "kv_cache/evicted_blocks.h"
 #include "kv_cache/named_block.h"
@@ -35,8 +36,18 @@ class PrefixIndex {
   // Nobody holds the named block any more / somebody holds it again.
   void BecomeIdle(int32_t block);
   void BecomeUsed(int32_t block);
-  // Takes the idle leaf that is worth least out of the index. REQUIRES: idle_blocks() > 0.
-  int32_t Evict();
+  // Takes the idle leaf that is worth least out of the index; a pinned one only where all are, and then tells until
+  // when it was. REQUIRES: idle_blocks() > 0.
+  int32_t Evict(TimeNs* pinned_until);
+
+  // Keeps a named block until then, in whole minutes, if it is not kept for longer, or as many as may be are: nothing
+  // else is given up for it, and it is given up rather than refuse a block to a sequence. False: it is not.
+  bool Pin(int32_t block, TimeNs until);
+  // Pins that end by `now`.
+  void ExpirePins(TimeNs now);
+  int32_t pinned_blocks() const { return pinned_blocks_; }
+  int32_t pinned_blocks_max() const { return static_cast<int32_t>(blocks_.size() / 2); }
+  uint64_t pins_refused() const { return pins_refused_; }
   // Name and ids of a block, also right after its eviction.
   void Describe(int32_t block, NamedBlock* named) const {
     named->name = at(block).name;
@@ -63,9 +74,10 @@ class PrefixIndex {
     State state = State::kUnnamed;
   };
   struct Leaf {
-    int32_t block;
+    uint32_t block : 24;
+    uint32_t reuse_class : 7;
+    uint32_t pinned : 1;
     uint32_t last;
-    int32_t reuse_class;
   };
   using Ids = std::array<int32_t, kBlockTokens>;
 
@@ -77,22 +89,28 @@ class PrefixIndex {
   void AddLeaf(int32_t block);
   void RemoveLeaf(int32_t block);
   int32_t LeastWorth();
+  void SetPin(int32_t block, uint32_t minute);
+  void Unpin(int32_t block);
   void Unlink(int32_t block);
 
   std::vector<Block> blocks_;
   std::vector<Ids> ids_;
   std::vector<int32_t> buckets_;  // first block of each; -1: none
   std::vector<Leaf> leaves_;
+  int32_t pinned_leaves_ = 0;            // of these
+  std::vector<uint32_t> pinned_minute_;  // of each block, up to its begin; 0: not pinned
+  TimeNs next_expiry_ = kNever;          // no pin ends before
   EvictedBlocks evicted_;
   ReuseEstimate estimate_;
   uint32_t touches_ = 0;  // the clock of ages; wraps
   uint64_t draws_ = 0;
   int32_t idle_blocks_ = 0, named_blocks_ = 0;
-  uint64_t evictions_ = 0;
+  int32_t pinned_blocks_ = 0;
+  uint64_t evictions_ = 0, pins_refused_ = 0;
 
  public:
   // Beside the ids, for each block of the pool; the pool's own are a reference count and a place in its free list.
-  static constexpr size_t kMetadataBytes = sizeof(Block) + sizeof(int32_t) + sizeof(Leaf) +
+  static constexpr size_t kMetadataBytes = sizeof(Block) + sizeof(int32_t) + sizeof(Leaf) + sizeof(uint32_t) +
                                            EvictedBlocks::kPerBlock * sizeof(EvictedBlock) + 2 * sizeof(int32_t);
   static_assert(kMetadataBytes <= 128 && sizeof(Ids) == 256);
 };

@@ -283,6 +283,12 @@ void Scheduler::Adopt(Sequence& sequence) {
   const bool again = sequence.computed < sequence.reached;
   sequence.computed += sequence.table.Adopt(*sequence.spec.chain, sequence.shareable(), again) * kBlockTokens;
   CountCached(sequence);
+  PinPrompt(sequence);
+}
+
+void Scheduler::PinPrompt(Sequence& sequence) {
+  const SequenceSpec& spec = sequence.spec;
+  if (spec.keep_until > 0) sequence.table.Pin(*spec.chain, spec.prompt_tokens / kBlockTokens, spec.keep_until);
 }
 
 // Tokens that the sequence has and never computed.
@@ -462,6 +468,7 @@ void Scheduler::Publish(int32_t slot) {
   if (sequence.spec.chain == nullptr) return;
   sequence.spec.chain->NameNew();
   sequence.table.Publish(*sequence.spec.chain, sequence.computed / kBlockTokens);
+  PinPrompt(sequence);
 }
 
 void Scheduler::CheckIntegrity() const {

@@ -58,6 +58,7 @@ struct SequenceSpec {
   bool prompt_logits = false;   // every prompt row wants logits (echo with logprobs)
   QueueSpec place;              // in line; remaining_tokens is filled in here
   BlockChain* chain = nullptr;  // names of its blocks; lives until Remove. Null: it shares nothing
+  TimeNs keep_until = 0;        // the blocks of its prompt are pinned until then; 0: they are not
 
   // Blocks of its first `tokens` that may come from the cache: never the last token, whose logits are wanted, and none
   // of a prompt whose every row wants them.
@@ -125,6 +126,8 @@ class Scheduler {
   void SetDraftsMax(int32_t drafts) { drafts_max_ = std::clamp(drafts, 0, kDraftsMax); }
   // The blocks that it has computed whole may be shared from now on. After Advance, unless its step failed.
   void Publish(int32_t slot);
+  // Pins that end by `now`, from the next Plan on.
+  void ExpirePins(TimeNs now) { pool_.ExpirePins(now); }
   void Remove(int32_t slot);
 
   // Who is in line, for admission and expiry.
@@ -210,6 +213,7 @@ class Scheduler {
   bool WillFit(const Sequence& sequence);
   void Adopt(Sequence& sequence);
   void CountCached(Sequence& sequence);
+  void PinPrompt(Sequence& sequence);
   void StartRestore(int32_t slot, BatchPlan* plan);
   void EndRestore(Sequence& sequence);
   void Begin(int32_t slot, BatchPlan* plan);

@@ -58,6 +58,7 @@ std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, i
   r->top_logprobs = request.wants_logprobs() ? api.top_logprobs : -1;
   r->prompt_logprobs = api.echo && api.logprobs;
   r->cache_namespace = CacheNamespace(request);
+  if (request.identity.cache_retention) r->keep_prompt = api.prompt_cache_seconds * kNsPerSecond;
   r->place = {.tenant = HashOf(request.identity.tenant),
               .weight = request.identity.weight,
               .band = request.urgency.band,

@@ -44,6 +44,10 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
   counter("headrace_recomputed_tokens_total", "Tokens computed again that preemptions had lost.", s.recomputed_tokens);
   WatchCachedAndDrafted(metrics, s, model_name, vllm_names);
   counter("headrace_prefix_cache_evictions_total", "Cached KV blocks that made room for others.", s.prefix_evictions);
+  counter("headrace_prefix_cache_pins_refused_total", "KV blocks that were not pinned: half of the pool was.",
+          s.pins_refused);
+  metrics.Watch("headrace_prefix_cache_pinned_blocks", "Cached KV blocks that prompt_cache_retention keeps.", {}, false,
+                [&s] { return s.pinned_blocks.load(std::memory_order_relaxed); });
   metrics.Watch("headrace_prefix_cache_blocks", "KV blocks of 64 tokens that can be shared, in use or not.", {}, false,
                 [&s] { return s.kv_blocks_cached.load(std::memory_order_relaxed); });
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_stop,

@@ -24,6 +24,7 @@ Decisions LogOf(SimulationOptions options) {
 }
 
 TEST(DecideAgainTest, TheSameInputGivesTheSameDecisions) {
+  size_t preemptions = 0;
   for (const uint64_t seed : {1, 2, 3, 4}) {
     const Decisions log = LogOf({.seed = seed,
                                  .requests = 800,
@@ -39,8 +40,9 @@ TEST(DecideAgainTest, TheSameInputGivesTheSameDecisions) {
     EXPECT_EQ(again.difference, "") << "step " << again.first_difference << ", seed " << seed;
     EXPECT_EQ(again.steps, log.steps.size());
     EXPECT_GT(again.steps, 1000u);
-    EXPECT_GE(again.preemptions, seed == 1 ? 1u : 10u);
+    preemptions += again.preemptions;
   }
+  EXPECT_GT(preemptions, 20u);
 }
 
 TEST(DecideAgainTest, ADifferenceIsNamed) {

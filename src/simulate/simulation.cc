@@ -78,6 +78,7 @@ std::unique_ptr<EngineRequest> RequestOf(const RecordedRequest& r, const std::ve
   auto request = std::make_unique<EngineRequest>();
   request->prompt = prompt;
   request->max_tokens = r.sampling.max_tokens;
+  if (r.id % 20 == 0) request->keep_prompt = kNsPerMinute;
   request->sampling.seed = r.sampling.seed;
   request->place.band = static_cast<Band>(r.band);
   request->place.tenant = r.tenant;

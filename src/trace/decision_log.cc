@@ -13,18 +13,20 @@ constexpr JsonLimits kLineLimits{.bytes_max = kDecisionLineBytesMax, .depth_max 
 Json AsJson(TimeNs time) { return time == kNever ? Json(nullptr) : Json(time); }
 
 Json AsJson(const DecidedArrival& a) {
-  return {a.request,
-          a.prompt_tokens,
-          a.max_tokens,
-          a.band,
-          a.position,
-          a.tenant,
-          a.weight,
-          a.arrival,
-          AsJson(a.start_before),
-          AsJson(a.finish_before),
-          AsJson(a.deadline),
-          a.prompt_logits};
+  Json json = {a.request,
+               a.prompt_tokens,
+               a.max_tokens,
+               a.band,
+               a.position,
+               a.tenant,
+               a.weight,
+               a.arrival,
+               AsJson(a.start_before),
+               AsJson(a.finish_before),
+               AsJson(a.deadline),
+               a.prompt_logits};
+  if (a.keep_until > 0) json.push_back(a.keep_until);
+  return json;
 }
 
 Json AsJson(const DecidedEnd& end) {
@@ -97,6 +99,7 @@ Status Read(const Json& json, DecidedArrival* a) {
   values.TakeTime(&a->finish_before);
   values.TakeTime(&a->deadline);
   values.Take(&a->prompt_logits);
+  if (!values.AtEnd()) values.Take(&a->keep_until);
   HR_RETURN_IF_ERROR(values.Done());
   if (a->prompt_tokens < 1 || a->prompt_tokens > kTraceTokensMax)
     return Fail(ErrorCode::kInvalidArgument, "in: a prompt has a token at least", "in");

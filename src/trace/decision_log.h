@@ -51,6 +51,7 @@ struct DecidedArrival {
   TimeNs arrival = 0;
   TimeNs start_before = kNever, finish_before = kNever, deadline = kNever;
   bool prompt_logits = false;
+  TimeNs keep_until = 0;
   bool operator==(const DecidedArrival&) const = default;
 };
 

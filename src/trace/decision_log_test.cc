@@ -9,26 +9,27 @@ namespace headrace {
 namespace {
 
 TEST(DecisionLogTest, ReadsBack) {
-  const StepDecision step{.now = 5,
-                          .began = 6,
-                          .end = 1'000'000'007,
-                          .arrivals = {{.request = 7,
-                                        .prompt_tokens = 100,
-                                        .max_tokens = 20,
-                                        .band = 2,
-                                        .position = 3,
-                                        .tenant = UINT64_MAX,
-                                        .weight = 0.5,
-                                        .arrival = 4,
-                                        .deadline = 99},
-                                       {.request = 8, .prompt_tokens = 1, .max_tokens = 0, .prompt_logits = true}},
-                          .cancelled = {1, 2},
-                          .expired = {5},
-                          .preempted = {4},
-                          .spans = {{7, 0, 64, false}, {3, 700, 1, true}},
-                          .during = {{.request = 10, .prompt_tokens = 3}},
-                          .ended = {{3, 12, false, {{1, 2}, {UINT64_MAX, 0}}}, {9, 0, true, {}}},
-                          .failed = true};
+  const StepDecision step{
+      .now = 5,
+      .began = 6,
+      .end = 1'000'000'007,
+      .arrivals = {{.request = 7,
+                    .prompt_tokens = 100,
+                    .max_tokens = 20,
+                    .band = 2,
+                    .position = 3,
+                    .tenant = UINT64_MAX,
+                    .weight = 0.5,
+                    .arrival = 4,
+                    .deadline = 99},
+                   {.request = 8, .prompt_tokens = 1, .max_tokens = 0, .prompt_logits = true, .keep_until = 60}},
+      .cancelled = {1, 2},
+      .expired = {5},
+      .preempted = {4},
+      .spans = {{7, 0, 64, false}, {3, 700, 1, true}},
+      .during = {{.request = 10, .prompt_tokens = 3}},
+      .ended = {{3, 12, false, {{1, 2}, {UINT64_MAX, 0}}}, {9, 0, true, {}}},
+      .failed = true};
   std::string text;
   AppendDecision(step, &text);
   EXPECT_EQ(text.find('\n'), text.size() - 1);
