@@ -41,6 +41,8 @@ void WatchTier(MetricsRegistry& metrics, const char* name, const TierStats& s, u
           "KV blocks that were computed though a tier had them, since that was faster.", s.declined);
   metrics.Watch("headrace_prefix_cache_tier_blocks", "KV blocks in a tier below the pool.", labels, false,
                 [&s] { return s.blocks.load(std::memory_order_relaxed); });
+  metrics.Watch("headrace_prefix_cache_tier_pinned_blocks", "Of these, what prompt_cache_retention keeps.", labels,
+                false, [&s] { return s.pinned.load(std::memory_order_relaxed); });
   metrics.Watch(
       "headrace_prefix_cache_tier_bytes", "Bytes of keys and values in it.", labels, false,
       [&s, block_bytes] { return static_cast<double>(block_bytes) * s.blocks.load(std::memory_order_relaxed); });

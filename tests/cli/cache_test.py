@@ -1,6 +1,7 @@
 """Goal: --cache-dir keeps prompts through restarts and kills, under a key of the user's that lies elsewhere; what cannot be
 used is said once and served without; wrong flags are refused."""
 
+import hashlib
 import http.client
 import json
 import os
@@ -25,10 +26,10 @@ class Server:
         while self.ask("/ready")[0] != 200:
             test.assertIsNone(self.process.poll(), "the server ended before it was ready")
 
-    def ask(self, path, body=None):
+    def ask(self, path, body=None, key="any"):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+            connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
@@ -43,7 +44,7 @@ class Server:
 
     def metric(self, name):
         for line in self.ask("/metrics")[1].splitlines():
-            if line.startswith(f"headrace_prefix_cache_tier_{name}{{"):
+            if line.startswith((f"headrace_prefix_cache_tier_{name}{{", f"headrace_prefix_cache_{name} ", f"headrace_prefix_cache_{name}{{")):
                 return float(line.rsplit(" ", 1)[1])
         raise AssertionError(f"no metric {name}")
 
@@ -67,6 +68,28 @@ class Cache(CliTest):
 
     def flags(self):
         return ["--cache-dir", str(self.cache), "--cache-disk", "1GiB"]
+
+    def test_a_prompt_is_pinned_for_who_may(self):
+        keys = self.root / "keys.toml"
+        keys.write_text("".join(f'[[keys]]\nsha256 = "{hashlib.sha256(key.encode()).hexdigest()}"\ncache_retention = {may}\n'
+                                for key, may in (("yes", "true"), ("no", "false"))))
+        server = Server(self, "--api-key-file", str(keys), *self.flags())
+        body = {"model": "model", "prompt": PROMPT, "max_tokens": 5, "prompt_cache_key": "manual", "prompt_cache_retention": "1h"}
+        for path, extra, key, status, pinned in (
+                ("/v1/completions", {}, "no", 200, 0),
+                ("/v1/completions", {"prompt_cache_retention": "7d"}, "yes", 400, 0),
+                ("/v1/completions", {}, "yes", 200, 15),
+                ("/v1/chat/completions", {"prompt": None, "messages": [{"role": "user", "content": "word " * 200}]}, "yes", 200, 15)):
+            request = {name: value for name, value in {**body, **extra}.items() if value is not None}
+            with self.subTest(path=path, extra=extra, key=key):
+                got, text = server.ask(path, request, key)
+                self.assertEqual(got, status, text)
+                (self.assertGreater if "chat" in path else self.assertEqual)(server.metric("pinned_blocks"), pinned)
+                if status == 400:
+                    self.assertEqual(json.loads(text)["error"]["param"], "prompt_cache_retention")
+        self.assertEqual(server.metric("pins_refused_total"), 0)
+        while server.metric("tier_pinned_blocks") < 15:  # of the disk, as they are written
+            self.assertIsNone(server.process.poll())
 
     def test_a_prompt_outlives_the_server(self):
         server = Server(self, *self.flags())
