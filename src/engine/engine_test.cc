@@ -11,72 +11,10 @@
 
 #include "base/count_allocations.h"
 #include "base/random.h"
-#include "executor/scripted/scripted_executor.h"
+#include "engine/test_world.h"
 
 namespace headrace {
 namespace {
-
-std::unique_ptr<Tokenizer> ScriptTokenizer(const Script& script) {
-  auto tokenizer = Tokenizer::FromVocabulary(ScriptVocabulary(script));
-  EXPECT_TRUE(tokenizer) << tokenizer.error().message;
-  return std::move(*tokenizer);
-}
-
-struct World {
-  explicit World(const std::string& json, EngineOptions options = {.waiting_max = 4, .check_integrity = true})
-      : script(*ParseScript(json)),
-        executor(script, [this](TimeNs t) { clock.Advance(t); }),
-        tokenizer(ScriptTokenizer(script)),
-        engine(executor, *tokenizer, clock, options) {
-    clock.Set(1);
-  }
-  std::unique_ptr<EngineRequest> Request(const std::string& prompt) {
-    auto r = std::make_unique<EngineRequest>();
-    r->prompt.assign(prompt.begin(), prompt.end());
-    return r;
-  }
-  // Steps until nothing is left to do.
-  void Run(int steps = 100'000) {
-    for (int i = 0; i < steps && engine.Step(clock.Now()) != kNever; ++i) {
-    }
-  }
-  struct Answer {
-    std::string text;  // released at the end
-    int tokens = 0;
-    EndReason finish = EndReason::kNone;
-  };
-  Answer Read(EngineStream& stream) {
-    Answer a;
-    std::string all;
-    uint32_t released = 0;
-    for (TokenEvent e; stream.Pop(e);) {
-      EXPECT_EQ(a.finish, EndReason::kNone) << "an event after the finish";
-      if (e.token >= 0) {
-        ++a.tokens;
-        if (!tokenizer->IsControl(e.token)) all += tokenizer->TokenBytes(e.token);
-      }
-      EXPECT_GE(e.released_bytes, released) << "released text was taken back";
-      released = e.released_bytes;
-      a.finish = e.finish;
-    }
-    a.text = all.substr(0, released);
-    return a;
-  }
-  Answer Ask(std::unique_ptr<EngineRequest> request) {
-    auto stream = engine.Submit(std::move(request), nullptr);
-    EXPECT_TRUE(stream);
-    Run();
-    return Read(**stream);
-  }
-
-  VirtualClock clock;
-  Script script;
-  ScriptedExecutor executor;
-  std::unique_ptr<Tokenizer> tokenizer;
-  Engine engine;
-};
-
-constexpr char kFox[] = R"({"replies": [{"pieces": ["The", " qui", "ck br", "own", " fox"]}]})";
 
 TEST(EngineTest, ARequestGetsItsTokensAndAStop) {
   World w(kFox);
@@ -449,12 +387,6 @@ TEST(EngineTest, AStepWithDraftsAllocatesNothing) {
   for (auto& stream : streams) EXPECT_EQ(w.Read(*stream).tokens, 420);
 }
 
-std::string Letters(uint64_t seed, size_t count) {
-  std::string text;
-  for (size_t i = 0; i < count; ++i) text += static_cast<char>('a' + KeyedRandom(seed, i) % 26);
-  return text;
-}
-
 TEST(EngineTest, AStepThatRestoresAllocatesNothing) {
   if (!kCountsAllocations) GTEST_SKIP() << "allocations are not counted in this build";
   SecondTier tier{.memory = *MemoryTier::Make(200 * 512, 512)};
@@ -494,126 +426,6 @@ TEST(EngineTest, AStepThatRestoresAllocatesNothing) {
   EXPECT_EQ(allocations, 0u);
   EXPECT_GT(tier.memory->stats().restored.load(), restored);
   run(10'000);
-}
-
-// prompt_cache_retention: a flood takes the unpinned twin's blocks and leaves the pinned prompt's, for its time.
-TEST(EngineTest, APromptIsKeptForItsTime) {
-  World w(R"({"kv_blocks": 60, "replies": [{"pieces": ["x"]}]})");
-  const auto cached = [&](const std::string& prompt, TimeNs keep = 0) {
-    auto r = w.Request(prompt);
-    r->keep_prompt = keep;
-    auto stream = *w.engine.Submit(std::move(r), nullptr);
-    w.Run();
-    return stream->cached_tokens();
-  };
-  const auto flood = [&] {
-    for (uint64_t i = 0; i < 40; ++i) (void)cached(Letters(static_cast<uint64_t>(w.clock.Now()) + i, 640));
-  };
-  const std::string kept = Letters(1, 700), twin = Letters(2, 700);
-  EXPECT_EQ(cached(kept, kNsPerMinute), 0);
-  EXPECT_EQ(cached(twin), 0);
-  EXPECT_EQ(w.engine.stats().pinned_blocks.load(), 10);
-  flood();
-  EXPECT_EQ(cached(kept), 640);
-  EXPECT_EQ(cached(twin), 0);
-  w.clock.Advance(2 * kNsPerMinute);
-  flood();
-  EXPECT_EQ(w.engine.stats().pinned_blocks.load(), 0);
-}
-
-TEST(EngineTest, APromptIsComputedOnceForAllOfATenantAndForNoOther) {
-  World w(
-      R"({"kv_blocks": 60, "replies": [{"match": "one!", "pieces": ["first"]}, {"match": "two!", "pieces": ["second"]},
-             {"pieces": ["neither"]}]})");
-  const std::string shared = Letters(1, 640);
-  const auto ask = [&](const std::string& prompt, const std::string& name_space) {
-    auto r = w.Request(prompt);
-    r->cache_namespace = name_space;
-    auto stream = *w.engine.Submit(std::move(r), nullptr);
-    w.Run();
-    return std::pair(w.Read(*stream).text, stream->cached_tokens());
-  };
-  EXPECT_EQ(ask(shared + "one!", "a"), std::pair(std::string("first"), int64_t{0}));
-  EXPECT_EQ(ask(shared + "two!", "a"), std::pair(std::string("second"), int64_t{640}));
-  EXPECT_EQ(ask(shared, "a"), std::pair(std::string("neither"), int64_t{576})) << "the last token is computed";
-  EXPECT_EQ(ask(shared + "one!", "b"), std::pair(std::string("first"), int64_t{0}));
-  EXPECT_EQ(w.engine.stats().prefix_hit_tokens.load(), 640u + 576u);
-  EXPECT_EQ(w.engine.stats().prefix_asked_tokens.load(), 644u * 3 + 640u);
-  EXPECT_EQ(w.engine.stats().kv_blocks_used.load(), 0);
-  World off(kFox, {.waiting_max = 4, .check_integrity = true, .prefix_cache = false});
-  for (int i = 0; i < 2; ++i) (void)off.Ask(off.Request(shared));
-  EXPECT_EQ(off.engine.stats().prompt_tokens.load(), 1280u);
-  EXPECT_EQ(off.engine.stats().kv_blocks_cached.load(), 0);
-}
-
-TEST(EngineTest, WhoArrivesTogetherComputesTheSharedPartOnce) {
-  World w(R"({"kv_blocks": 60, "batch_tokens_max": 96, "replies": [{"pieces": ["ok"], "repeat": 5}]})");
-  std::vector<std::shared_ptr<EngineStream>> streams;
-  for (int i = 0; i < 8; ++i)
-    streams.push_back(*w.engine.Submit(w.Request(Letters(1, 1024) + Letters(10 + i, 30)), nullptr));
-  w.Run();
-  int64_t cached = 0;
-  for (auto& stream : streams) {
-    EXPECT_EQ(w.Read(*stream).text, "okokokokok");
-    cached += stream->cached_tokens();
-  }
-  EXPECT_EQ(cached, 7 * 1024);
-  EXPECT_EQ(w.engine.stats().prompt_tokens.load(), 1024u + 8 * 30);
-}
-
-// The one that computes what others wait for is cancelled, fails or is preempted: the next takes over.
-TEST(EngineTest, WaitingForAnothersBlocksNeverHangs) {
-  World w(R"({"kv_blocks": 40, "batch_tokens_max": 32,
-              "replies": [{"match": "bad", "pieces": ["x"], "fault_at": 0}, {"pieces": ["ok"], "repeat": 200}]})");
-  const std::string shared = Letters(2, 700);
-  auto cancelled = *w.engine.Submit(w.Request(shared + "a"), nullptr);
-  auto bad = *w.engine.Submit(w.Request(shared + "bad"), nullptr);
-  std::vector<std::shared_ptr<EngineStream>> others;
-  for (int i = 0; i < 4; ++i) others.push_back(*w.engine.Submit(w.Request(shared + Letters(20 + i, 100)), nullptr));
-  w.Run(5);
-  cancelled->Cancel();
-  w.Run(20'000);
-  EXPECT_EQ(w.engine.inside(), 0);
-  EXPECT_EQ(w.Read(*bad).finish, EndReason::kError);
-  for (auto& stream : others) EXPECT_EQ(w.Read(*stream).tokens, 200);
-  EXPECT_LT(w.engine.stats().prompt_tokens.load(), 1500u) << "the shared part was computed about once";
-}
-
-// With room for everything hits equal an oracle's exactly: random trees of prompts, one request after another, and the
-// answers themselves can be continued.
-TEST(EngineTest, WithRoomForEverythingHitsAreTheOracles) {
-  World w(R"({"kv_blocks": 4096, "replies": [{"pieces": ["ab", "c"], "repeat": 60}]})");
-  Random random(9);
-  std::vector<std::vector<int32_t>> texts;
-  std::set<std::vector<int32_t>> computed;  // prefixes of whole blocks
-  uint64_t hits = 0;
-  for (int i = 0; i < 300; ++i) {
-    auto r = w.Request("");
-    if (!texts.empty() && random.Below(5) != 0) {
-      const std::vector<int32_t>& from = texts[random.Below(texts.size())];
-      r->prompt.assign(from.begin(), from.begin() + static_cast<int64_t>(random.Below(from.size() + 1)));
-    }
-    for (uint64_t more = 1 + random.Below(200); more > 0; --more)
-      r->prompt.push_back(static_cast<int32_t>('a' + random.Below(3)));
-    if (r->prompt.size() > 3000) continue;
-    std::vector<int32_t> text = r->prompt;
-    for (size_t tokens = 64; tokens < text.size(); tokens += 64) {
-      if (!computed.contains({text.begin(), text.begin() + static_cast<int64_t>(tokens)})) break;
-      hits += 64;
-    }
-    auto stream = *w.engine.Submit(std::move(r), nullptr);
-    w.Run();
-    for (TokenEvent e; stream->Pop(e);) {
-      if (e.token >= 0) text.push_back(e.token);
-    }
-    // The last token that was said is known and not computed, unless the end was drawn after it.
-    for (size_t tokens = 64; tokens <= text.size(); tokens += 64)
-      computed.insert({text.begin(), text.begin() + static_cast<int64_t>(tokens)});
-    texts.push_back(std::move(text));
-  }
-  EXPECT_EQ(w.engine.stats().prefix_hit_tokens.load(), hits);
-  EXPECT_GT(hits, 10'000u);
-  EXPECT_EQ(w.engine.stats().prefix_evictions.load(), 0u);
 }
 
 }  // namespace

@@ -65,17 +65,27 @@ class LocalBackend::Call final : public BackendCall {
   // Hands on everything new. The sink may destroy this call. The bell of others rings here too, also between the last
   // event and the destruction: nothing follows the last event.
   void Drain() {
-    const std::shared_ptr<bool> alive = alive_;
-    for (size_t i = 0; i < choices_.size() && !over_; ++i) {
-      if (!choices_[i].ended) DrainChoice(static_cast<int>(i), choices_[i]);
-      if (!*alive) return;
+    if (over_ || !DrainChoices() || over_) return;
+    if (failed_ != nullptr) {
+      // What the others had said by then: some were looked at before.
+      if (DrainChoices() && !over_) FailAll(*failed_);
+      return;
     }
-    if (over_ || !std::ranges::all_of(choices_, &Choice::ended)) return;
+    if (!std::ranges::all_of(choices_, &Choice::ended)) return;
     over_ = true;
     sink_.OnEnd(CachedTokens());
   }
 
  private:
+  // False: the sink has destroyed this call.
+  bool DrainChoices() {
+    const std::shared_ptr<bool> alive = alive_;
+    for (size_t i = 0; i < choices_.size() && *alive; ++i) {
+      if (!choices_[i].ended) DrainChoice(static_cast<int>(i), choices_[i]);
+    }
+    return *alive;
+  }
+
   struct Choice {
     std::shared_ptr<EngineStream> stream;
     StreamDecoder decoder;
@@ -152,19 +162,21 @@ class LocalBackend::Call final : public BackendCall {
       choice.released = event.released_bytes;
       end = event.finish;
     }
-    delta.text = end == EndReason::kNone ? choice.decoder.TakeComplete() : choice.decoder.Flush();
+    const bool failed = end == EndReason::kError;
+    delta.text = end == EndReason::kNone || failed ? choice.decoder.TakeComplete() : choice.decoder.Flush();
     choice.ended = end != EndReason::kNone;
+    if (failed && failed_ == nullptr) failed_ = &choice.stream->error();
     const std::shared_ptr<bool> alive = alive_;
-    if (end == EndReason::kError) return FailAll(choice.stream->error());
     if (!delta.text.empty() || delta.tokens > 0) sink_.OnDelta(std::move(delta));
-    if (*alive && choice.ended) sink_.OnChoiceEnd(index, ToFinishReason(end));
+    if (*alive && choice.ended && !failed) sink_.OnChoiceEnd(index, ToFinishReason(end));
   }
 
   LocalBackend& backend_;
   const PreparedRequest& request_;
   BackendSink& sink_;
   std::vector<Choice> choices_;
-  bool over_ = false;  // OnEnd or OnError has been called
+  const Error* failed_ = nullptr;  // of the first choice that did
+  bool over_ = false;              // OnEnd or OnError has been called
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
