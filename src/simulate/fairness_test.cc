@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "scheduler/scheduler.h"
 #include "simulate/virtual_world.h"
 #include "stats/summary.h"
 
@@ -166,6 +167,31 @@ TEST(FairnessTest, WhatWaitsTooLongEndsInTime) {
     }
   }
   EXPECT_GT(expired, 30);
+}
+
+// A batch answer and a newer, more urgent one outgrow the pool together: the batch answer gives way, though it is
+// older.
+TEST(FairnessTest, WhoIsLessUrgentGivesWay) {
+  Scheduler scheduler({.context = 1024,
+                       .batch_tokens_max = 128,
+                       .logit_rows_max = 4,
+                       .sequences_max = 4,
+                       .waiting_max = 4,
+                       .room_ahead = false},
+                      8);
+  BatchPlan plan;
+  scheduler.ReservePlan(&plan);
+  const auto step = [&] {
+    scheduler.Plan(&plan);
+    scheduler.CheckIntegrity();
+    for (const PlannedSpan& span : plan.spans) scheduler.Advance(span, span.samples);
+  };
+  const int32_t batch = *scheduler.Add({.prompt_tokens = 60, .max_tokens = 400, .place = {.band = Band::kBatch}});
+  step();
+  const int32_t normal = *scheduler.Add({.prompt_tokens = 60, .max_tokens = 400});
+  for (int i = 0; i < 420 && scheduler.preemptions() == 0; ++i) step();
+  EXPECT_EQ(plan.preempted, std::vector{batch});
+  EXPECT_TRUE(scheduler.Decodes(normal));
 }
 
 }  // namespace

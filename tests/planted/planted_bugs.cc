@@ -65,6 +65,7 @@ constexpr Bug kBugs[] = {
     {35, "engine: an answer that has begun is not cancelled"},
     {36, "engine: who has gone still counts as inside"},
     {37, "engine: of a step that failed, the last request stays"},
+    {38, "scheduler: what will not fit until it ends is admitted"},
 };
 
 // Of a processor: several times what all tests take without a bug.
