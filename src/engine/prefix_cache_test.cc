@@ -94,6 +94,25 @@ TEST(PrefixCacheTest, WaitingForAnothersBlocksNeverHangs) {
 
 // With room for everything hits equal an oracle's exactly: random trees of prompts, one request after another, and the
 // answers themselves can be continued.
+// Blocks that a batch answer found in the cache did not count as room for an urgent prompt, which so was not let in; and
+// while it was in line the batch answer rested. Neither ever ended.
+TEST(PrefixCacheTest, AnUrgentPromptIsLetInBesideBatchWorkThatCameFromTheCache) {
+  World w(R"({"kv_blocks": 12, "replies": [{"pieces": ["x"], "repeat": 100}]})");
+  const std::string shared = Letters(1, 450);
+  EXPECT_EQ(w.Ask(w.Request(shared)).tokens, 100);
+  auto batch = w.Request(shared), urgent = w.Request(Letters(2, 500));
+  batch->place.band = Band::kBatch;
+  urgent->place.band = Band::kHigh;
+  batch->max_tokens = urgent->max_tokens = 100;
+  auto first = *w.engine.Submit(std::move(batch), nullptr);
+  w.Run(5);
+  EXPECT_EQ(w.engine.stats().running.load(), 1);
+  auto second = *w.engine.Submit(std::move(urgent), nullptr);
+  w.Run(10'000);
+  EXPECT_EQ(w.engine.inside(), 0);
+  EXPECT_EQ(w.Read(*first).tokens + w.Read(*second).tokens, 200);
+}
+
 TEST(PrefixCacheTest, WithRoomForEverythingHitsAreTheOracles) {
   World w(R"({"kv_blocks": 4096, "replies": [{"pieces": ["ab", "c"], "repeat": 60}]})");
   Random random(9);

@@ -325,7 +325,9 @@ bool Scheduler::HasRoomFor(const Sequence& sequence) const {
 // Whether it and all that run will have room until they end, if answers become as long as others did. What less urgent
 // ones have counts as room.
 bool Scheduler::WillFit(const Sequence& sequence) {
-  if (running_.empty() || !limits_.room_ahead) return true;
+  const auto makes_way = [&](int32_t slot) { return at(slot).band() > sequence.band(); };
+  // Less urgent decodes rest while it is in line, so that nobody would end and make room for it.
+  if (!limits_.room_ahead || std::ranges::all_of(running_, makes_way)) return true;
   int64_t shared = pool_.used_blocks() * kBlockTokens;
   room_ahead_.Clear();
   const auto add = [&](const Sequence& s, int64_t tokens) {
