@@ -189,14 +189,24 @@ void BlockMover::Save(const BlockNote& note, TimeNs now) {
   if (tier_.memory) {
     if (const std::span<std::byte> to = tier_.memory->Put(note.named, now); !to.empty())
       executor_.ReadBlock(note.block, to);
-    if (note.pinned_until > 0) tier_.memory->Pin(note.named.name, note.pinned_until);
   }
-  if (!tier_.disk) return;
-  if (const std::span<std::byte> to = tier_.disk->BeginWrite(note.named, nullptr, 0, now); !to.empty()) {
-    executor_.ReadBlock(note.block, to);
-    tier_.disk->SubmitWrite();
+  if (tier_.disk) {
+    if (const std::span<std::byte> to = tier_.disk->BeginWrite(note.named, nullptr, 0, now); !to.empty()) {
+      executor_.ReadBlock(note.block, to);
+      tier_.disk->SubmitWrite();
+    }
   }
-  if (note.pinned_until > 0) tier_.disk->Pin(note.named.name, note.pinned_until);
+  if (note.pinned_until > 0) PinBelow(note.named.name, note.pinned_until, now);
+}
+
+void BlockMover::PinBelow(const BlockName& name, TimeNs until, TimeNs now) {
+  if (tier_.memory) tier_.memory->Pin(name, until, now);
+  if (tier_.disk) tier_.disk->Pin(name, until, now);
+}
+
+void BlockMover::EndPinsBelow(TimeNs now) {
+  if (tier_.memory) tier_.memory->EndPins(now);
+  if (tier_.disk) tier_.disk->EndPins(now);
 }
 
 void BlockMover::WriteBehind(TimeNs now) {
@@ -208,11 +218,9 @@ void BlockMover::WriteBehind(TimeNs now) {
       tier_.disk->SubmitWrite();
     }
   }
-  for (const BlockPin& pin : notes_.pinned) {
-    if (tier_.memory) tier_.memory->Pin(pin.name, pin.until);
-    if (tier_.disk) tier_.disk->Pin(pin.name, pin.until);
-  }
+  for (const BlockPin& pin : notes_.pinned) PinBelow(pin.name, pin.until, now);
   notes_.pinned.clear();
+  EndPinsBelow(now);
   TierStats& stats = tier_.disk ? tier_.disk->stats() : tier_.memory->stats();
   TierStats::Count(stats.dropped, notes_.lost);
   notes_.lost = 0;

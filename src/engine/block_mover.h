@@ -64,6 +64,8 @@ class BlockMover final : public BlockRestorer {
   void Touch(const PlannedRestore& restore);
   void SaveEvicted(TimeNs now);
   void Save(const BlockNote& note, TimeNs now);
+  void PinBelow(const BlockName& name, TimeNs until, TimeNs now);
+  void EndPinsBelow(TimeNs now);
   bool Faster(int64_t memory_blocks, int64_t disk_blocks);
   int64_t Pending() const;
 

@@ -180,11 +180,13 @@ void PrefixIndex::SetPin(int32_t block, uint32_t minute) {
 bool PrefixIndex::Pin(int32_t block, TimeNs until) {
   CHECK(named(block));
   const uint32_t before = pinned_minute_[static_cast<size_t>(block)];
-  if (before == 0 && pinned_blocks_ >= pinned_blocks_max()) {
+  const int32_t parent = at(block).parent;
+  const uint32_t most = parent < 0 ? UINT32_MAX : pinned_minute_[static_cast<size_t>(parent)];
+  if (before == 0 && (pinned_blocks_ >= pinned_blocks_max() || most == 0)) {
     ++pins_refused_;
     return false;
   }
-  const auto minute = static_cast<uint32_t>(std::clamp<TimeNs>((until - 1) / kNsPerMinute + 1, 1, UINT32_MAX));
+  const auto minute = static_cast<uint32_t>(std::clamp<TimeNs>((until - 1) / kNsPerMinute + 1, 1, most));
   pinned_blocks_ += before == 0;
   if (minute > before) SetPin(block, minute);
   next_expiry_ = std::min(next_expiry_, std::max(minute, before) * kNsPerMinute);
@@ -239,6 +241,7 @@ void PrefixIndex::CheckIntegrity(const std::vector<int32_t>& references) const {
     if (b.parent >= 0) {
       CHECK(named(b.parent));
       CHECK(b.state == State::kIdle || at(b.parent).state == State::kInUse);
+      CHECK_LE(pinned, pinned_minute_[static_cast<size_t>(b.parent)]);
       ++children[static_cast<size_t>(b.parent)];
     }
     if (b.state == State::kIdle) ++idle_blocks;

@@ -4,7 +4,8 @@
 //
 // One thread (the engine's); sized once, allocates nothing afterwards. Invariants, checked by CheckIntegrity: each
 // named block is found by its name and lies in its bucket once; a parent is named, and in use if its child is; the
-// number of children is true; the leaves are exactly the idle blocks without children; only named blocks are pinned.
+// number of children is true; the leaves are exactly the idle blocks without children; only named blocks are pinned,
+// and a parent as long as its child, so that no idle block that is not pinned stands before a pinned one.
 #pragma once
 
 #include <array>
@@ -15,6 +16,7 @@
 #include "kv_cache/block_name.h"
 #include "kv_cache/evicted_blocks.h"
 #include "kv_cache/named_block.h"
+#include "kv_cache/pins.h"
 #include "kv_cache/reuse_estimate.h"
 
 namespace headrace {
@@ -40,13 +42,14 @@ class PrefixIndex {
   // when it was. REQUIRES: idle_blocks() > 0.
   int32_t Evict(TimeNs* pinned_until);
 
-  // Keeps a named block until then, in whole minutes, if it is not kept for longer, or as many as may be are: nothing
-  // else is given up for it, and it is given up rather than refuse a block to a sequence. False: it is not.
+  // Keeps a named block until then, in whole minutes and no longer than its parent, if it is not kept for longer, or as
+  // many as may be are: nothing else is given up for it, and it is given up rather than refuse a block to a sequence.
+  // False: it is not.
   bool Pin(int32_t block, TimeNs until);
   // Pins that end by `now`.
   void ExpirePins(TimeNs now);
   int32_t pinned_blocks() const { return pinned_blocks_; }
-  int32_t pinned_blocks_max() const { return static_cast<int32_t>(blocks_.size() / 2); }
+  int32_t pinned_blocks_max() const { return PinnedBlocksMax(static_cast<int32_t>(blocks_.size())); }
   uint64_t pins_refused() const { return pins_refused_; }
   // Name and ids of a block, also right after its eviction.
   void Describe(int32_t block, NamedBlock* named) const {

@@ -55,9 +55,30 @@ void TierIndex::Touch(int32_t place) {
   LinkBehind(place, -1);
 }
 
-void TierIndex::Pin(int32_t place, TimeNs until) {
-  if (at(place).pinned_until == 0) ++pinned_;
-  at(place).pinned_until = std::max(at(place).pinned_until, until);
+bool TierIndex::Pin(int32_t place, TimeNs until, TimeNs now) {
+  if (until <= now) return true;
+  EndPins(now);
+  Entry& entry = at(place);
+  if (entry.pinned_until == 0) {
+    if (pinned_ >= PinnedBlocksMax(places())) return false;
+    ++pinned_;
+  }
+  entry.pinned_until = std::max(entry.pinned_until, until);
+  next_pin_end_ = std::min(next_pin_end_, entry.pinned_until);
+  return true;
+}
+
+void TierIndex::EndPins(TimeNs now) {
+  if (now < next_pin_end_) return;
+  next_pin_end_ = kNever;
+  for (Entry& entry : entries_) {
+    if (entry.pinned_until == 0) continue;
+    if (entry.pinned_until <= now) {
+      Unpin(entry);
+    } else {
+      next_pin_end_ = std::min(next_pin_end_, entry.pinned_until);
+    }
+  }
 }
 
 void TierIndex::Unpin(Entry& entry) {
@@ -103,6 +124,7 @@ void TierIndex::CheckIntegrity() const {
   }
   CHECK_EQ(used, used_);
   CHECK_EQ(pinned, pinned_);
+  CHECK_LE(pinned, PinnedBlocksMax(places()));
   int32_t newer = -1;
   for (int32_t place = newest_; place >= 0; newer = place, place = at(place).older) {
     CHECK_LE(++ordered, used);

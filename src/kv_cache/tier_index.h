@@ -3,7 +3,7 @@
 // parent, and who touches a chain does so from its end to its beginning.
 //
 // One thread; sized once, allocates nothing afterwards. Invariants, checked by CheckIntegrity: each used place is found
-// by its name and lies in its bucket and in the order once; used + free = all.
+// by its name and lies in its bucket and in the order once; used + free = all; not too many are pinned.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "kv_cache/block_name.h"
+#include "kv_cache/pins.h"
 
 namespace headrace {
 
@@ -39,8 +40,11 @@ class TierIndex {
   void Remove(int32_t place);
   // Makes it the most recently wanted.
   void Touch(int32_t place);
-  // Keeps it from being LeastWanted until `until`.
-  void Pin(int32_t place, TimeNs until);
+  // Keeps it from being LeastWanted until `until`, or as long as it is kept already. False, and nothing changes:
+  // PinnedBlocksMax are kept.
+  bool Pin(int32_t place, TimeNs until, TimeNs now);
+  // Ends the pins whose time is over, so that pinned() is true.
+  void EndPins(TimeNs now);
   // The place to give up first; -1: none, or the first kLookedAt are all pinned.
   int32_t LeastWanted(TimeNs now);
 
@@ -69,6 +73,7 @@ class TierIndex {
   int32_t free_ = -1;
   int32_t newest_ = -1, oldest_ = -1;
   int32_t used_ = 0, pinned_ = 0;
+  TimeNs next_pin_end_ = kNever;  // no pin ends before it
 };
 
 }  // namespace headrace

@@ -1,5 +1,5 @@
 // Goal: the index of a tier finds what was put in and nothing else; what is given up is what was wanted least recently,
-// a child before its parent, nothing pinned; and random use keeps every invariant.
+// a child before its parent, nothing pinned, of which there is half at most; and random use keeps every invariant.
 #include "kv_cache/tier_index.h"
 
 #include <gtest/gtest.h>
@@ -39,16 +39,31 @@ TEST(TierIndexTest, AParentThatEntersAfterItsChildOutlivesIt) {
 }
 
 TEST(TierIndexTest, WhatIsPinnedStaysUntilItsTime) {
-  TierIndex index(3);
+  TierIndex index(4);
   for (uint64_t i = 0; i < 3; ++i) index.Insert(Name(i), nullptr);
-  index.Pin(index.Find(Name(0)), 100);
-  index.Pin(index.Find(Name(1)), 50);
+  EXPECT_TRUE(index.Pin(index.Find(Name(0)), 100, 10));
+  EXPECT_TRUE(index.Pin(index.Find(Name(1)), 50, 10));
+  EXPECT_TRUE(index.Pin(index.Find(Name(2)), 10, 10)) << "which is over";
   EXPECT_EQ(index.pinned(), 2);
   EXPECT_EQ(index.name(index.LeastWanted(10)), Name(2));
   index.Remove(index.Find(Name(2)));
   EXPECT_EQ(index.LeastWanted(10), -1) << "all are pinned";
   EXPECT_EQ(index.name(index.LeastWanted(60)), Name(1));
   EXPECT_EQ(index.name(index.LeastWanted(100)), Name(1)) << "both times are over, the older one goes";
+  index.CheckIntegrity();
+}
+
+TEST(TierIndexTest, HalfOfThePlacesArePinnedAtMost) {
+  TierIndex index(6);
+  for (uint64_t i = 0; i < 6; ++i) index.Insert(Name(i), nullptr);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_TRUE(index.Pin(index.Find(Name(i)), i < 2 ? 50 : 100, 10));
+  EXPECT_FALSE(index.Pin(index.Find(Name(3)), 200, 10));
+  EXPECT_TRUE(index.Pin(index.Find(Name(1)), 60, 10)) << "it is pinned already";
+  EXPECT_EQ(index.name(index.LeastWanted(10)), Name(3));
+  EXPECT_TRUE(index.Pin(index.Find(Name(3)), 200, 50)) << "the first one's time is over";
+  EXPECT_FALSE(index.Pin(index.Find(Name(4)), 200, 59));
+  EXPECT_TRUE(index.Pin(index.Find(Name(4)), 200, 60));
+  EXPECT_EQ(index.pinned(), 3);
   index.CheckIntegrity();
 }
 
@@ -68,7 +83,7 @@ TEST(TierIndexTest, RandomUseAgainstAMap) {
           held.erase(key);
           break;
         case 1:
-          index.Pin(place, static_cast<TimeNs>(step + random.Below(50)));
+          index.Pin(place, static_cast<TimeNs>(step + random.Below(50)), step);
           break;
         default:
           index.Touch(place);

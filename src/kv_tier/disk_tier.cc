@@ -148,8 +148,13 @@ void DiskTier::Touch(const BlockName& name) {
   if (const int32_t place = index_.Find(name); place >= 0) index_.Touch(place);
 }
 
-void DiskTier::Pin(const BlockName& name, TimeNs until) {
-  if (const int32_t place = index_.Find(name); place >= 0) index_.Pin(place, until);
+void DiskTier::Pin(const BlockName& name, TimeNs until, TimeNs now) {
+  if (const int32_t place = index_.Find(name); place >= 0) index_.Pin(place, until, now);
+  stats_.pinned.store(index_.pinned(), std::memory_order_relaxed);
+}
+
+void DiskTier::EndPins(TimeNs now) {
+  index_.EndPins(now);
   stats_.pinned.store(index_.pinned(), std::memory_order_relaxed);
 }
 

@@ -57,7 +57,10 @@ class DiskTier {
   bool reading() const { return std::ssize(free_reads_) < read_buffers_; }
   void EndRead(int32_t buffer) { free_reads_.push_back(buffer); }
   void Touch(const BlockName& name);
-  void Pin(const BlockName& name, TimeNs until);
+  // If it is here, or on its way, and not too many are pinned (kPinnedPercentMax). Forgotten with the process.
+  void Pin(const BlockName& name, TimeNs until, TimeNs now);
+  // Ends the pins whose time is over.
+  void EndPins(TimeNs now);
 
   // Measured; 0: nothing was read yet.
   double ns_per_read() const { return ns_per_read_; }

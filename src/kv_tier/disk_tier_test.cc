@@ -102,15 +102,18 @@ TEST(DiskTierTest, TheLeastWantedMakesRoomUnlessPinned) {
     w.Wait();
   }
   w.disk->Touch(BlockOf(0).name);
-  w.disk->Pin(BlockOf(1).name, kNever);
+  w.disk->Pin(BlockOf(1).name, kNever, 0);
   ASSERT_TRUE(w.Write(3));
   w.Wait();
   EXPECT_TRUE(w.Has(0) && w.Has(1) && w.Has(3));
   EXPECT_FALSE(w.Has(2));
   EXPECT_EQ(w.files->files.size(), 3u);
-  for (uint64_t i : {0, 3}) w.disk->Pin(BlockOf(i).name, kNever);
-  EXPECT_FALSE(w.Write(4)) << "all are pinned";
-  EXPECT_EQ(w.disk->stats().dropped.load(), 1u);
+  for (uint64_t i : {0, 3}) w.disk->Pin(BlockOf(i).name, kNever, 0);
+  EXPECT_EQ(w.disk->stats().pinned.load(), 1) << "of three places one";
+  ASSERT_TRUE(w.Write(4));
+  w.Wait();
+  EXPECT_TRUE(w.Has(1) && w.Has(4));
+  EXPECT_EQ(w.disk->stats().dropped.load(), 0u);
 }
 
 TEST(DiskTierTest, DamageIsCountedOnceAndTheBlockIsGone) {
@@ -193,10 +196,12 @@ TEST(MemoryTierTest, HoldsTheMostRecentAndComparesIds) {
   NamedBlock forged = BlockOf(1);
   forged.ids[7] = 1;
   EXPECT_TRUE(memory->Get(forged).empty());
-  for (uint64_t i : {1, 3, 5}) memory->Pin(BlockOf(i).name, 100);
-  EXPECT_TRUE(memory->Put(BlockOf(6), 50).empty());
-  EXPECT_EQ(memory->stats().dropped.load(), 1u);
-  EXPECT_FALSE(memory->Put(BlockOf(6), 100).empty());
+  memory->Pin(BlockOf(3).name, 100, 50);
+  for (uint64_t i = 6; i < 10; ++i) EXPECT_FALSE(memory->Put(BlockOf(i), 50).empty());
+  EXPECT_TRUE(memory->Has(BlockOf(3).name));
+  EXPECT_EQ(memory->stats().pinned.load(), 1);
+  for (uint64_t i = 6; i < 10; ++i) memory->Put(BlockOf(i), 100);
+  EXPECT_FALSE(memory->Has(BlockOf(3).name));
   EXPECT_FALSE(MemoryTier::Make(kSmall - 1, kSmall));
 }
 

@@ -30,7 +30,10 @@ class MemoryTier {
   // Where to copy the block to, which is held from now on; empty when it is here already or all places are pinned.
   std::span<std::byte> Put(const NamedBlock& block, TimeNs now);
   void Touch(const BlockName& name);
-  void Pin(const BlockName& name, TimeNs until);
+  // If it is here and not too many are pinned (kPinnedPercentMax).
+  void Pin(const BlockName& name, TimeNs until, TimeNs now);
+  // Ends the pins whose time is over.
+  void EndPins(TimeNs now);
 
   uint64_t bytes() const { return buffer_.bytes(); }
   TierStats& stats() { return stats_; }
