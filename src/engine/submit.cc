@@ -16,6 +16,14 @@ uint64_t FingerprintOf(uint64_t tenant, std::span<const int32_t> prompt) {
   return std::max<uint64_t>(hash, 1);
 }
 
+// The first whole minute that is not before now + time; the last of the clock where that is later, as a log of
+// decisions may have it.
+TimeNs WholeMinutes(TimeNs now, TimeNs time) {
+  const TimeNs last = kNever / kNsPerMinute * kNsPerMinute;
+  const TimeNs end = std::min(now, last) + std::min(time, last - std::min(now, last));
+  return end / kNsPerMinute * kNsPerMinute + (end % kNsPerMinute > 0 ? kNsPerMinute : 0);
+}
+
 }  // namespace
 
 EngineStream::EngineStream(uint64_t id, int64_t prompt_tokens, size_t events_max, size_t logprobs_max,
@@ -56,8 +64,7 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
     const MutexLock lock(mutex_);
     const TimeNs now = clock_.Now();
     spec.place.arrival = stream->stamps_.submitted = now;
-    if (r.keep_prompt > 0 && spec.chain != nullptr)
-      spec.keep_until = (now + r.keep_prompt + kNsPerMinute - 1) / kNsPerMinute * kNsPerMinute;
+    if (r.keep_prompt > 0 && spec.chain != nullptr) spec.keep_until = WholeMinutes(now, r.keep_prompt);
     // Progress counts from the moment that there is work: an engine that slept for an hour has not been stuck for one.
     if (!scheduler_.HasWork()) stats_.last_progress.store(now, std::memory_order_relaxed);
     HR_RETURN_IF_ERROR(Admit(spec, now));

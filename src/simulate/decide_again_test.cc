@@ -45,6 +45,30 @@ TEST(DecideAgainTest, TheSameInputGivesTheSameDecisions) {
   EXPECT_GT(preemptions, 20u);
 }
 
+// Pins decide what is evicted, and so what is computed: a log tells them.
+TEST(DecideAgainTest, ALogWithoutItsPinsIsDecidedInAnotherWay) {
+  Decisions log = LogOf({.seed = 6, .requests = 800, .requests_per_second = 12, .check = false});
+  const DecidedAgain again = DecideAgain(log);
+  EXPECT_EQ(again.difference, "") << "step " << again.first_difference;
+  EXPECT_EQ(again.steps, log.steps.size());
+  const auto change_pins = [&log](TimeNs until) {
+    int changed = 0;
+    for (StepDecision& step : log.steps) {
+      for (auto* arrivals : {&step.arrivals, &step.during}) {
+        for (DecidedArrival& arrival : *arrivals) {
+          changed += arrival.keep_until > 0 ? 1 : 0;
+          if (arrival.keep_until > 0) arrival.keep_until = until;
+        }
+      }
+    }
+    return changed;
+  };
+  EXPECT_GT(change_pins(INT64_MAX), 10);
+  EXPECT_GT(DecideAgain(log).steps, 0u) << "no clock gets there, and nothing overflows";
+  EXPECT_GT(change_pins(0), 10);
+  EXPECT_NE(DecideAgain(log).difference, "");
+}
+
 TEST(DecideAgainTest, ADifferenceIsNamed) {
   Decisions log = LogOf({.seed = 5, .requests = 100, .check = false});
   for (size_t step = 200; step < log.steps.size(); ++step) {
