@@ -194,6 +194,35 @@ TEST(ChatRequest, C25StreamOptions) {
                 "stream_options.continuous_usage_stats", "", ErrorCode::kUnsupported);
 }
 
+// OpenAI's words, old and new, and Anthropic's; in chat and completions alike.
+TEST(ChatRequest, RetentionOfThePromptCache) {
+  const std::pair<const char*, int64_t> words[] = {{"in_memory", 0}, {"in-memory", 0}, {"5m", 300},
+                                                   {"30m", 1800},    {"1h", 3600},     {"24h", 86'400}};
+  for (const auto& [word, seconds] : words) {
+    const std::string field = R"("prompt_cache_retention":")" + std::string(word) + "\"";
+    const std::string ttl = R"("prompt_cache_options":{"mode":"explicit","ttl":")" + std::string(word) + "\"}";
+    for (const std::string& body : {field, ttl}) {
+      EXPECT_EQ(Chat(body).prompt_cache_seconds, seconds) << body;
+      EXPECT_EQ(Completion(body).prompt_cache_seconds, seconds) << body;
+      EXPECT_TRUE(Completion(body).unknown_fields.empty()) << body;
+    }
+  }
+  EXPECT_EQ(Chat().prompt_cache_seconds, 0);
+  EXPECT_EQ(Chat(R"("prompt_cache_retention":null,"prompt_cache_options":{})").prompt_cache_seconds, 0);
+  EXPECT_EQ(Chat(R"("prompt_cache_retention":"1h","prompt_cache_options":{"ttl":"30m"})").prompt_cache_seconds, 3600);
+  EXPECT_EQ(Chat(R"("prompt_cache_options":{"x":1})").unknown_fields,
+            std::vector<std::string>{"prompt_cache_options.x"});
+  for (const char* value : {R"("")", R"("7d")", R"("24H")", R"("24h ")", R"("-1h")"}) {
+    const std::string field = R"("prompt_cache_retention":)" + std::string(value);
+    ExpectRefused(ParseChatRequest, ChatBody(field), "prompt_cache_retention", "24h");
+    ExpectRefused(ParseCompletionRequest, CompletionBodyWith(field), "prompt_cache_retention", "one of");
+  }
+  ExpectRefused(ParseChatRequest, ChatBody(R"("prompt_cache_retention":300)"), "prompt_cache_retention", "24h");
+  ExpectRefused(ParseChatRequest, ChatBody(R"("prompt_cache_options":{"ttl":"ever"})"), "prompt_cache_options.ttl",
+                "24h");
+  ExpectRefused(ParseChatRequest, ChatBody(R"("prompt_cache_options":{"mode":"x"})"), "prompt_cache_options.mode");
+}
+
 TEST(ChatRequest, C29ToC32OptionsThatAreAccepted) {
   const GenerationRequest r = Chat(
       R"("store":true,"metadata":{"a":"b"},"user":"u","safety_identifier":"s","service_tier":"flex","prompt_cache_key":"k","cache_salt":"s","reasoning_effort":"low",)"
@@ -208,9 +237,6 @@ TEST(ChatRequest, C29ToC32OptionsThatAreAccepted) {
   EXPECT_EQ(r.reasoning_effort, "low");
   EXPECT_EQ(r.verbosity, "high");
   EXPECT_TRUE(r.unknown_fields.empty());
-  for (const auto& [word, seconds] : {std::pair("in_memory", 0), {"in-memory", 0}, {"5m", 300}, {"1h", 3600}})
-    EXPECT_EQ(Chat(R"("prompt_cache_retention":")" + std::string(word) + "\"").prompt_cache_seconds, seconds) << word;
-  ExpectRefused(ParseChatRequest, ChatBody(R"("prompt_cache_retention":"7d")"), "prompt_cache_retention", "one of");
   ExpectRefused(ParseChatRequest, ChatBody(R"("service_tier":"gold")"), "service_tier", "one of");
   ExpectRefused(ParseChatRequest, ChatBody(R"("reasoning_effort":"huge")"), "reasoning_effort", "one of");
   ExpectRefused(ParseChatRequest, ChatBody(R"("metadata":{"a":1})"), "metadata.a");

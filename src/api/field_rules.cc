@@ -245,8 +245,6 @@ Status ReadChatOptions(JsonFields& fields, const ApiLimits& limits, GenerationRe
       Store(fields.OneOf("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh", "max"}),
             &request->reasoning_effort));
   HR_RETURN_IF_ERROR(Store(fields.OneOf("verbosity", {"low", "medium", "high"}), &request->verbosity));
-  // A hint about somebody else's cache: it changes no answer.
-  HR_RETURN_IF_ERROR(fields.Object("prompt_cache_options"));
   return CheckPrediction(fields, limits);
 }
 

@@ -15,7 +15,7 @@ Status CheckUnsupported(JsonFields& fields, GenerationRequest::Kind kind);
 Status CheckTools(JsonFields& fields, const ApiLimits& limits);
 // response_format of type text passes.
 Status CheckResponseFormat(JsonFields& fields);
-// modalities ["text"] passes; reasoning_effort, verbosity, prediction and cache hints are read or checked.
+// modalities ["text"] passes; reasoning_effort, verbosity and prediction are read or checked.
 Status ReadChatOptions(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request);
 
 }  // namespace headrace

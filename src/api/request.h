@@ -80,7 +80,7 @@ struct GenerationRequest {
   std::string safety_identifier;
   std::string service_tier;                 // "" or auto, default, flex, scale, priority, fast
   std::string prompt_cache_key;             // a name for the prompt, for who routes by it; changes nothing here
-  int64_t prompt_cache_seconds = 0;         // prompt_cache_retention; 0: as long as nothing else needs the room
+  int64_t prompt_cache_seconds = 0;         // prompt_cache_retention, prompt_cache_options.ttl; 0: while there is room
   std::string cache_salt;                   // requests of different salts share no cached prompts
   std::string reasoning_effort;             // "" or none ... max
   std::string verbosity;                    // "" or low, medium, high

@@ -150,11 +150,26 @@ Result<Json> ParseBody(std::string_view body, const ApiLimits& limits, size_t* n
 }
 
 // For how long the prompt stays cached: OpenAI's words, and those of Anthropic's cache_control.
-Status ReadRetention(JsonFields& fields, GenerationRequest* request) {
+Status ReadRetention(JsonFields& fields, std::string_view key, GenerationRequest* request) {
   std::string word;
-  HR_RETURN_IF_ERROR(
-      Store(fields.OneOf("prompt_cache_retention", {"in_memory", "in-memory", "5m", "1h", "24h"}), &word));
-  request->prompt_cache_seconds = word == "5m" ? 300 : word == "1h" ? 3600 : word == "24h" ? 86'400 : 0;
+  HR_RETURN_IF_ERROR(Store(fields.OneOf(key, {"in_memory", "in-memory", "5m", "30m", "1h", "24h"}), &word));
+  const int64_t seconds = word == "5m" ? 300 : word == "30m" ? 1800 : word == "1h" ? 3600 : word == "24h" ? 86'400 : 0;
+  request->prompt_cache_seconds = std::max(request->prompt_cache_seconds, seconds);
+  return {};
+}
+
+// OpenAI has it twice: prompt_cache_options.ttl takes the place of prompt_cache_retention. The longer one counts.
+Status ReadPromptCache(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request) {
+  HR_RETURN_IF_ERROR(Store(fields.String("prompt_cache_key", limits.name_bytes_max), &request->prompt_cache_key));
+  HR_RETURN_IF_ERROR(Store(fields.String("cache_salt", limits.name_bytes_max), &request->cache_salt));
+  HR_RETURN_IF_ERROR(ReadRetention(fields, "prompt_cache_retention", request));
+  HR_ASSIGN_OR_RETURN(const Json* options, fields.Object("prompt_cache_options"));
+  if (options == nullptr) return {};
+  HR_ASSIGN_OR_RETURN(JsonFields inner, JsonFields::Of(*options, "prompt_cache_options", limits.fields_max));
+  HR_RETURN_IF_ERROR(ReadRetention(inner, "ttl", request));
+  // Which parts of a prompt are written to the cache: here all of them are, which changes no answer.
+  HR_RETURN_IF_ERROR(inner.OneOf("mode", {"implicit", "explicit"}));
+  NoteUnknown(inner.Unread(limits.unknown_fields_max), "prompt_cache_options.", limits, &request->unknown_fields);
   return {};
 }
 
@@ -170,9 +185,7 @@ Status ReadEnvelope(JsonFields& fields, const ApiLimits& limits, GenerationReque
   HR_RETURN_IF_ERROR(Store(fields.String("user", limits.name_bytes_max), &request->user));
   HR_RETURN_IF_ERROR(
       Store(fields.String("safety_identifier", limits.safety_identifier_bytes_max), &request->safety_identifier));
-  HR_RETURN_IF_ERROR(Store(fields.String("prompt_cache_key", limits.name_bytes_max), &request->prompt_cache_key));
-  HR_RETURN_IF_ERROR(ReadRetention(fields, request));
-  HR_RETURN_IF_ERROR(Store(fields.String("cache_salt", limits.name_bytes_max), &request->cache_salt));
+  HR_RETURN_IF_ERROR(ReadPromptCache(fields, limits, request));
   HR_RETURN_IF_ERROR(Store(fields.OneOf("service_tier", {"auto", "default", "flex", "scale", "priority", "fast"}),
                            &request->service_tier));
   HR_RETURN_IF_ERROR(Store(fields.Integer("priority", INT32_MIN, INT32_MAX), &request->priority));
