@@ -159,7 +159,7 @@ class Again {
     request->place.start_before = a.start_before;
     request->place.deadline = a.deadline;
     request->finish_before = a.finish_before;
-    if (a.keep_until > 0) request->keep_prompt = a.keep_until - a.arrival;
+    if (a.arrival >= 0 && a.keep_until > a.arrival) request->keep_prompt = a.keep_until - a.arrival;
     auto stream = engine_.Submit(std::move(request), nullptr);
     if (!stream) {
       refused_.insert(a.request);
