@@ -43,16 +43,17 @@ def shown(seconds):
 
 
 class Server:
-    def __init__(self, model, extra):
+    def __init__(self, model, extra, keys=KEYS, sequences=SEQUENCES, log="overload"):
+        os.makedirs(os.path.join(ROOT, "build", log), exist_ok=True)
         self.folder = tempfile.TemporaryDirectory()
-        keys = os.path.join(self.folder.name, "keys.toml")
-        with open(keys, "w") as f:
-            for name, (highest, standard) in KEYS.items():
+        key_file = os.path.join(self.folder.name, "keys.toml")
+        with open(key_file, "w") as f:
+            for name, (highest, standard) in keys.items():
                 f.write(f'[[keys]]\nname = "{name}"\nsha256 = "{hashlib.sha256(name.encode()).hexdigest()}"\ntenant = "{name}"\n'
                         f'highest_band = "{highest}"\nstandard_band = "{standard}"\n')
-        command = [HEADRACE, "serve", model, "--port", "0", "--served-model-name", "m", "--api-key-file", keys, "--kv-memory", "512MiB",
-                   "--max-sequences", str(SEQUENCES)] + extra
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(os.path.join(ROOT, "build", "overload", "server.log"), "w"), text=True)
+        command = [HEADRACE, "serve", model, "--port", "0", "--served-model-name", "m", "--api-key-file", key_file, "--kv-memory", "512MiB",
+                   "--max-sequences", str(sequences)] + extra
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(os.path.join(ROOT, "build", log, "server.log"), "w"), text=True)
         self.port = None
         for line in self.process.stdout:
             found = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
@@ -272,7 +273,7 @@ def main():
     p.add_argument("--json", default=os.path.join(ROOT, "build", "overload", "result.json"))
     p.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further flags of headrace serve")
     args = p.parse_args()
-    os.makedirs(os.path.join(ROOT, "build", "overload"), exist_ok=True)
+    os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
     result = asyncio.run(measure(args))
     with open(args.json, "w") as f:
         json.dump(result, f, indent=1)

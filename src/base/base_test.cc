@@ -2,7 +2,9 @@
 // a doorbell is never lost, keyed random numbers depend on their key alone, files are read within their bounds.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -82,6 +84,18 @@ TEST(RandomTest, DrawsDependOnTheKeyAlone) {
     sum += static_cast<double>(u);
   }
   EXPECT_NEAR(sum / 100'000, 0.5, 0.005);
+}
+
+TEST(FileTest, TheLimitOfOpenFilesIsRaisedToWhatTheSystemAllows) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low{std::min<rlim_t>(64, before.rlim_max), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_EQ(RaiseOpenFilesLimit(), before.rlim_max);
+  rlimit after{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, before.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(FileTest, ReadsStayWithinTheFile) {

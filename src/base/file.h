@@ -47,4 +47,7 @@ Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes);
 // Writes beside the target, syncs and renames: the target is either old or new.
 Status WriteFileAtomically(const std::string& path, std::string_view content);
 
+// Lets this process open as many files and sockets as the system allows it; how many that is.
+uint64_t RaiseOpenFilesLimit();
+
 }  // namespace headrace

@@ -20,7 +20,7 @@ SchedulerLimits LimitsOf(const ExecutorDescription& d, const EngineOptions& opti
           .shared_tokens_max = std::min(options.shared_tokens_max, d.rows_max),
           .logit_rows_max = d.logit_rows_max,
           .sequences_max = d.sequences_max,
-          .waiting_max = DefaultAdmissionLimits(options.waiting_max).waiting_max,
+          .waiting_max = DefaultAdmissionLimits(options.waiting_max).places(),
           .prefix_cache = options.prefix_cache,
           .room_ahead = options.room_ahead,
           .order = options.order,

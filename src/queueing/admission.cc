@@ -17,6 +17,12 @@ TimeNs After(double amount, double per_second) {
   return static_cast<TimeNs>(std::min(amount / per_second, kFarSeconds) * kNsPerSecond);
 }
 
+// Less than half of an equal part of a band's line: not who makes it long.
+bool HoldsLittle(const WaitingQueue& line, const QueueSpec& spec) {
+  const int64_t equal_parts = std::max(1, line.tenants_in_line(spec.band));
+  return 2 * equal_parts * line.waiting_of(spec.tenant, spec.band) < line.waiting(spec.band);
+}
+
 }  // namespace
 
 TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& rates) {
@@ -29,14 +35,14 @@ TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& r
 AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max) {
   const auto part = [&](int32_t of) { return waiting_max == 0 ? 0 : std::max(1, waiting_max / of); };
   const int32_t all = waiting_max + part(4);
-  return {.waiting_max = all, .band_waiting_max = {all, all, waiting_max, part(2)}};
+  return {.waiting_max = all, .band_waiting_max = {all, all, waiting_max, part(2)}, .others = part(8)};
 }
 
 AdmissionAnswer Admission::Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
                                  uint64_t random, bool shed) {
   const LineAhead ahead = line.Ahead(spec);
   AdmissionAnswer answer{.ttft = PredictTtft(ahead, spec.remaining_tokens, rates)};
-  answer.verdict = shed ? Verdict::kShed : Choose(line, spec, rates, now, answer.ttft);
+  answer.verdict = shed && !HoldsLittle(line, spec) ? Verdict::kShed : Choose(line, spec, rates, now, answer.ttft);
   if (answer.verdict == Verdict::kTooLate && PredictTtft({}, spec.remaining_tokens, rates) > spec.deadline - now)
     answer.verdict = Verdict::kNeverInTime;
   if (answer.verdict == Verdict::kAdmit) of(spec.band).promises.Keep(spec.fingerprint);
@@ -51,16 +57,29 @@ Verdict Admission::Choose(const WaitingQueue& line, const QueueSpec& spec, const
                           TimeNs ttft) const {
   if (spec.tenant_waiting_limit > 0 && line.waiting_of(spec.tenant) >= spec.tenant_waiting_limit)
     return Verdict::kKeyLimit;
-  // Whose time has come uses its own place; others leave those of callers who were told to come alone.
-  const Promises& promises = of(spec.band).promises;
-  const int32_t held = promises.Find(spec.fingerprint, now) <= now ? 0 : promises.Held(now);
-  // Who begins with the next step does not wait.
-  const int32_t taken = held - rates.free_places;
-  if (line.waiting() + taken >= limits_.waiting_max) return Verdict::kFull;
-  if (line.waiting(spec.band) + taken >= limits_.band_waiting_max[static_cast<size_t>(spec.band)])
-    return Verdict::kBandFull;
+  if (const Verdict verdict = ChoosePlace(line, spec, rates, now); verdict != Verdict::kAdmit) return verdict;
   if (spec.deadline != kNever && (spec.deadline <= now || ttft > spec.deadline - now)) return Verdict::kTooLate;
   return Verdict::kAdmit;
+}
+
+Verdict Admission::ChoosePlace(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates,
+                               TimeNs now) const {
+  // Whose time has come uses its own place; the others of its tenant leave those of callers who were told to come
+  // alone.
+  const Promises& promises = of(spec.band).promises;
+  const int32_t held = promises.Find(spec.fingerprint, now) <= now ? 0 : promises.Held(spec.tenant, now);
+  // Who begins with the next step does not wait.
+  const auto judge = [&](int32_t waiting, int32_t own, int32_t most, Verdict full) {
+    const int32_t left = most + limits_.others - waiting + rates.free_places;
+    if (left <= 0) return full;
+    const bool has_its_part = limits_.others > 0 && own > kPlacesPerFree * (left - 1);
+    if (own + held - rates.free_places < most && !has_its_part) return Verdict::kAdmit;
+    return own == waiting ? full : Verdict::kTenantPart;
+  };
+  const Verdict all = judge(line.waiting(), line.waiting_of(spec.tenant), limits_.waiting_max, Verdict::kFull);
+  if (all != Verdict::kAdmit) return all;
+  return judge(line.waiting(spec.band), line.waiting_of(spec.tenant, spec.band),
+               limits_.band_waiting_max[static_cast<size_t>(spec.band)], Verdict::kBandFull);
 }
 
 TimeNs Admission::Wait(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
@@ -87,7 +106,7 @@ TimeNs Admission::Promise(const QueueSpec& spec, const ServiceRates& rates, Time
   const TimeNs after_last = std::max(now, *last) + apart - now;
   const TimeNs wait = std::clamp(std::max(least, after_last), kLeastRetryAfter, kLongestRetryAfter);
   *last = now + wait;
-  promises.Give(spec.fingerprint, *last);
+  promises.Give(spec.fingerprint, spec.tenant, *last);
   return wait;
 }
 
@@ -111,6 +130,11 @@ Error RefusalError(const AdmissionAnswer& answer, const QueueSpec& spec, TimeNs 
       return {ErrorCode::kRateLimited,
               fmt::format("{} requests of this key's tenant are waiting, as many as may. Retry later.",
                           spec.tenant_waiting_limit),
+              {},
+              retry_ms};
+    case Verdict::kTenantPart:
+      return {ErrorCode::kRateLimited,
+              "This key's tenant has so many requests waiting that the places left are others'. Retry later.",
               {},
               retry_ms};
     case Verdict::kBandFull:

@@ -23,12 +23,19 @@ struct ServiceRates {
 // The time until the first token of a request of `tokens` uncached prompt tokens behind `ahead`.
 TimeNs PredictTtft(const LineAhead& ahead, int64_t tokens, const ServiceRates& rates);
 
+// What one tenant may hold. `others` more places, in each band and in all, are there for those who hold few: nobody
+// holds more than kPlacesPerFree times the places that he leaves free (Choudhury and Hahne, "Dynamic queue length
+// thresholds for shared-memory packet switches", 1998). So one who floods the line leaves an eighth of it to others.
 struct AdmissionLimits {
   int32_t waiting_max = 0;                         // of all bands, beside those for whom a place is free
   std::array<int32_t, kBands> band_waiting_max{};  // of each, so that a low band cannot fill a high one's places
+  int32_t others = 0;                              // 0: tenants do not matter
+
+  int32_t places() const { return waiting_max + others; }
 };
+constexpr int32_t kPlacesPerFree = 8;
 // As many places as said for the normal band, half of them for batch work, and a quarter more that only urgent bands
-// may take; at least one each when there are any.
+// may take, an eighth more for other tenants; at least one each when there are any.
 AdmissionLimits DefaultAdmissionLimits(int32_t waiting_max);
 
 enum class Verdict : uint8_t {
@@ -36,11 +43,12 @@ enum class Verdict : uint8_t {
   kTooLate,      // would miss its deadline: 503
   kNeverInTime,  // would miss it on an idle server, too: 504 without Retry-After
   kKeyLimit,     // as many of its key wait as may: 429
+  kTenantPart,   // its tenant holds its part of the places, others have the rest: 429
   kBandFull,     // 503
   kFull,         // 503
-  kShed,         // the band is given up for now (brown_out.h): 503
+  kShed,         // the band is given up for now (brown_out.h), but for tenants who hold little of it: 503
 };
-constexpr int kVerdicts = 7;
+constexpr int kVerdicts = 8;
 
 struct AdmissionAnswer {
   Verdict verdict = Verdict::kAdmit;
@@ -57,7 +65,7 @@ class Admission {
  public:
   explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // `random`: any 64 bits, for the jitter. `shed`: the band takes nobody now.
+  // `random`: any 64 bits, for the jitter. `shed`: the band takes nobody now but tenants who hold little of it.
   AdmissionAnswer Judge(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
                         uint64_t random, bool shed = false);
   const AdmissionLimits& limits() const { return limits_; }
@@ -68,6 +76,7 @@ class Admission {
     TimeNs last = 0;       // the latest moment that was promised to who lacked a place
     TimeNs last_late = 0;  // likewise, to whom only the deadline refused
   };
+  Verdict ChoosePlace(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now) const;
   Verdict Choose(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,
                  TimeNs ttft) const;
   TimeNs Wait(const WaitingQueue& line, const QueueSpec& spec, const ServiceRates& rates, TimeNs now,

@@ -110,6 +110,80 @@ TEST(AdmissionTest, ComingBackEarlyNeitherHelpsNorLosesThePromise) {
       << "nobody waits for who does not come";
 }
 
+// As many of a tenant as get in, one after the other.
+int32_t Fill(const Admission& admission, WaitingQueue& line, uint64_t tenant, int32_t* slot) {
+  Admission judge = admission;
+  int32_t in = 0;
+  while (judge.Judge(line, {.tenant = tenant, .remaining_tokens = 100}, kRates, kS, 0).verdict == Verdict::kAdmit) {
+    line.Add((*slot)++, {.tenant = tenant, .remaining_tokens = 100});
+    ++in;
+  }
+  return in;
+}
+
+TEST(AdmissionTest, AFloodLeavesPlacesToOtherTenants) {
+  const AdmissionLimits limits = DefaultAdmissionLimits(64);
+  Admission admission(limits);
+  const auto verdict = [&](const WaitingQueue& line, uint64_t tenant) {
+    return admission.Judge(line, {.tenant = tenant, .remaining_tokens = 100}, kRates, kS, 0).verdict;
+  };
+  WaitingQueue line(limits.places());
+  int32_t slot = 0;
+  EXPECT_EQ(Fill(admission, line, 1, &slot), 64) << "alone a tenant has all places that were asked for";
+  EXPECT_EQ(verdict(line, 1), Verdict::kBandFull);
+  line.Add(slot++, {.tenant = 2, .remaining_tokens = 100});
+  const AdmissionAnswer part = admission.Judge(line, {.tenant = 1, .remaining_tokens = 100}, kRates, kS, 0);
+  EXPECT_EQ(part.verdict, Verdict::kTenantPart);
+  EXPECT_EQ(RefusalError(part, {}, kS).code, ErrorCode::kRateLimited);
+  EXPECT_GT(part.retry_after, 0);
+  EXPECT_GE(Fill(admission, line, 2, &slot), 5);
+  EXPECT_EQ(Fill(admission, line, 3, &slot), 1) << "and a third finds one";
+  EXPECT_EQ(verdict(line, 1), Verdict::kBandFull);
+
+  WaitingQueue floods(limits.places());
+  slot = 0;
+  for (bool more = true; more;) {  // two at once, in turns
+    more = false;
+    for (uint64_t tenant : {1, 2}) {
+      if (verdict(floods, tenant) != Verdict::kAdmit) continue;
+      floods.Add(slot++, {.tenant = tenant, .remaining_tokens = 100});
+      more = true;
+    }
+  }
+  EXPECT_EQ(verdict(floods, 3), Verdict::kAdmit);
+  EXPECT_NEAR(floods.waiting_of(1), floods.waiting_of(2), 1);
+}
+
+TEST(AdmissionTest, APlaceIsHeldFromItsOwnTenantOnly) {
+  const AdmissionLimits limits = DefaultAdmissionLimits(4);
+  Admission admission(limits);
+  WaitingQueue line(limits.places());
+  for (int32_t slot = 0; slot < 4; ++slot) line.Add(slot, {.tenant = 1, .remaining_tokens = 100});
+  TimeNs last = 0;
+  for (uint64_t caller = 1; caller <= 4; ++caller) {
+    const QueueSpec refused{.tenant = 1, .remaining_tokens = 100, .fingerprint = caller};
+    last = kS + admission.Judge(line, refused, kRates, kS, 0).retry_after;
+  }
+  line.Remove(0);
+  EXPECT_NE(admission.Judge(line, {.tenant = 1}, kRates, last, 0).verdict, Verdict::kAdmit) << "held for a caller";
+  EXPECT_EQ(admission.Judge(line, {.tenant = 2}, kRates, last, 0).verdict, Verdict::kAdmit);
+}
+
+TEST(AdmissionTest, SheddingSparesWhoHoldsLittle) {
+  const AdmissionLimits limits = DefaultAdmissionLimits(64);
+  Admission admission(limits);
+  WaitingQueue line(limits.places());
+  const auto verdict = [&](uint64_t tenant) {
+    return admission.Judge(line, {.tenant = tenant, .remaining_tokens = 100}, kRates, kS, 0, true).verdict;
+  };
+  EXPECT_EQ(verdict(1), Verdict::kShed);
+  for (int32_t slot = 0; slot < 20; ++slot) line.Add(slot, {.tenant = 1, .remaining_tokens = 100});
+  EXPECT_EQ(verdict(1), Verdict::kShed);
+  EXPECT_EQ(verdict(2), Verdict::kAdmit) << "the line is not of its making";
+  for (int32_t slot = 20; slot < 40; ++slot) line.Add(slot, {.tenant = 2, .remaining_tokens = 100});
+  EXPECT_EQ(verdict(2), Verdict::kShed);
+}
+
 TEST(AdmissionTest, DefaultCapsLeaveRoomForUrgentBands) {
   EXPECT_EQ(DefaultAdmissionLimits(64).band_waiting_max, (std::array{80, 80, 64, 32}));
   EXPECT_EQ(DefaultAdmissionLimits(1).band_waiting_max, (std::array{2, 2, 1, 1}));

@@ -2,9 +2,9 @@
 
 namespace headrace {
 
-void Promises::Give(uint64_t fingerprint, TimeNs due) {
+void Promises::Give(uint64_t fingerprint, uint64_t tenant, TimeNs due) {
   if (fingerprint == 0) return;
-  ring_[next_] = {fingerprint, due};
+  ring_[next_] = {fingerprint, tenant, due};
   next_ = (next_ + 1) % ring_.size();
 }
 
@@ -23,10 +23,12 @@ void Promises::Keep(uint64_t fingerprint) {
   }
 }
 
-int32_t Promises::Held(TimeNs now) const {
+int32_t Promises::Held(uint64_t tenant, TimeNs now) const {
   int32_t held = 0;
-  for (const Promise& promise : ring_)
-    held += promise.fingerprint != 0 && promise.due <= now && now - promise.due <= kPromiseGrace ? 1 : 0;
+  for (const Promise& promise : ring_) {
+    const bool is_due = promise.due <= now && now - promise.due <= kPromiseGrace;
+    held += promise.fingerprint != 0 && promise.tenant == tenant && is_due ? 1 : 0;
+  }
   return held;
 }
 

@@ -19,17 +19,18 @@ class Promises {
   Promises() : ring_(kPromises) {}
 
   // fingerprint 0: nobody that could be known again; nothing happens.
-  void Give(uint64_t fingerprint, TimeNs due);
+  void Give(uint64_t fingerprint, uint64_t tenant, TimeNs due);
   // The moment that this caller was told and that has not passed by more than the grace; kNever if none.
   TimeNs Find(uint64_t fingerprint, TimeNs now) const;
   // It came back and was let in.
   void Keep(uint64_t fingerprint);
-  // Places held now for callers who have not come yet.
-  int32_t Held(TimeNs now) const;
+  // Places held now for callers of this tenant who have not come yet.
+  int32_t Held(uint64_t tenant, TimeNs now) const;
 
  private:
   struct Promise {
     uint64_t fingerprint = 0;  // 0: kept, or never given
+    uint64_t tenant = 0;
     TimeNs due = 0;
   };
   std::vector<Promise> ring_;

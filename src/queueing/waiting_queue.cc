@@ -193,11 +193,13 @@ int64_t WaitingQueue::tokens_in_line() const {
 
 int32_t WaitingQueue::waiting_of(uint64_t tenant) const {
   int32_t sum = 0;
-  for (int band = 0; band < kBands; ++band) {
-    const int32_t flow = shares_.Find(static_cast<Band>(band), tenant);
-    if (flow != kNoFlow) sum += line(flow).waiting;
-  }
+  for (int band = 0; band < kBands; ++band) sum += waiting_of(tenant, static_cast<Band>(band));
   return sum;
+}
+
+int32_t WaitingQueue::waiting_of(uint64_t tenant, Band band) const {
+  const int32_t flow = shares_.Find(band, tenant);
+  return flow == kNoFlow ? 0 : line(flow).waiting;
 }
 
 LineAhead WaitingQueue::AheadInFlow(int32_t flow, TimeNs due) const {

@@ -101,9 +101,11 @@ class WaitingQueue {
   bool Has(int32_t slot) const { return at(slot).present; }
   bool InLine(int32_t slot) const { return at(slot).in_line; }
   const QueueSpec& spec(int32_t slot) const { return at(slot).spec; }
-  int32_t waiting() const;                                             // not begun
-  int32_t waiting(Band band) const { return of(band).waiting; }        // likewise
-  int32_t waiting_of(uint64_t tenant) const;                           // likewise
+  int32_t waiting() const;                                       // not begun
+  int32_t waiting(Band band) const { return of(band).waiting; }  // likewise
+  int32_t waiting_of(uint64_t tenant) const;                     // likewise
+  int32_t waiting_of(uint64_t tenant, Band band) const;          // likewise
+  int32_t tenants_in_line(Band band) const { return static_cast<int32_t>(shares_.ready(band).size()); }
   int64_t tokens_in_line(Band band) const { return of(band).tokens; }  // begun or not
   int64_t tokens_in_line() const;
   void CheckIntegrity() const;

@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "queueing/admission.h"
 #include "server/cache_tiers.h"
 #include "server/client_lines.h"
 #include "server/http_api.h"
@@ -69,6 +71,7 @@ class Serving {
                            .tls_cert_file = options_.tls_cert,
                            .tls_key_file = options_.tls_key};
     http.body_bytes_max = ApiLimits{}.body_bytes_max;
+    http.connections_max = ConnectionsMax(options_);
     auto server = HttpServer::Listen(loop_, http, *api_);
     if (!server) return RefuseToListen(server.error());
     server_ = std::move(*server);
@@ -95,6 +98,14 @@ class Serving {
     p.request_timeout = Ns(options.request_timeout_s);
     p.queue_timeout = Ns(options.queue_timeout_s);
     return p;
+  }
+  // Of everybody who may wait or run, and as many again: else one tenant's flood of requests holds every connection
+  // while the line still has places for others. Fewer where the system allows fewer sockets.
+  static int ConnectionsMax(const ServeOptions& options) {
+    constexpr int64_t kLeast = 1024, kOtherFiles = 256;
+    const int64_t inside = DefaultAdmissionLimits(options.max_waiting).places() + int64_t{options.max_sequences};
+    const auto files = static_cast<int64_t>(std::min<uint64_t>(RaiseOpenFilesLimit(), INT32_MAX));
+    return static_cast<int>(std::max<int64_t>(1, std::min(std::max(kLeast, 2 * inside), files - kOtherFiles)));
   }
   static TimeNs Ns(double seconds) { return static_cast<TimeNs>(std::min(seconds * 1e9, 4e18)); }
 

@@ -58,10 +58,13 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
           {{"reason", "error"}});
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
           {{"reason", "cancelled"}});
-  constexpr std::pair<Verdict, const char*> kRefusals[] = {
-      {Verdict::kTooLate, "deadline"},   {Verdict::kNeverInTime, "deadline_never"},
-      {Verdict::kKeyLimit, "key_limit"}, {Verdict::kBandFull, "band_full"},
-      {Verdict::kFull, "full"},          {Verdict::kShed, "shed"}};
+  constexpr std::pair<Verdict, const char*> kRefusals[] = {{Verdict::kTooLate, "deadline"},
+                                                           {Verdict::kNeverInTime, "deadline_never"},
+                                                           {Verdict::kKeyLimit, "key_limit"},
+                                                           {Verdict::kBandFull, "band_full"},
+                                                           {Verdict::kFull, "full"},
+                                                           {Verdict::kShed, "shed"},
+                                                           {Verdict::kTenantPart, "tenant_part"}};
   for (const auto& [verdict, reason] : kRefusals) {
     counter("headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
             s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});

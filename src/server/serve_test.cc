@@ -9,6 +9,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/file.h"
 #include "server/model_service.h"
 
 namespace headrace {
@@ -107,6 +108,19 @@ TEST(Limits, AFullServerRefusesWithATimeToRetry) {
   running.Reset();
   waiting.Reset();
   EXPECT_TRUE(served.Await([&] { return served.Idle(); }, 2));
+  served.ExpectAlive();
+}
+
+// Those who may wait cannot take every connection.
+TEST(Limits, ALongLineLeavesConnectionsToOthers) {
+  if (RaiseOpenFilesLimit() < 4096) GTEST_SKIP() << "the system allows too few sockets";
+  Served served(kLongScript, [](ServeOptions& o) { o.max_waiting = 800; });
+  served.Ready();
+  std::vector<std::unique_ptr<RawClient>> waiting;
+  for (int i = 0; i < 1200; ++i) {
+    waiting.push_back(std::make_unique<RawClient>(served.port));
+    waiting.back()->Send("GET /heal");  // accepted, and never whole
+  }
   served.ExpectAlive();
 }
 

@@ -91,6 +91,24 @@ double OthersP99(double times) {
   return Describe(others).p99;
 }
 
+// Without a limit of its own: it may fill no more of the line than leaves the others their places.
+TEST(FairnessTest, AFloodRefusesNobodyElse) {
+  VirtualWorld world({}, {.waiting_max = 64});
+  Random random(6);
+  for (uint64_t tenant = 1; tenant <= 10; ++tenant) {
+    const double rate = tenant == 1 ? 100 : 1;
+    for (double at = 0; (at += -std::log(1 - random.Uniform()) / rate) < 60;)
+      world.Add(static_cast<TimeNs>(at * kNsPerSecond), Asking(tenant, 400, 20));
+  }
+  int refused[2] = {}, asked[2] = {};
+  for (const RequestResult& r : world.Run()) {
+    ++asked[r.tenant == 1];
+    if (r.outcome != Outcome::kFinished) ++refused[r.tenant == 1];
+  }
+  EXPECT_GT(refused[1], 2000) << "the test is meant to overload the machine";
+  EXPECT_EQ(refused[0], 0) << "of " << asked[0];
+}
+
 // Against the same tenant when it uses its share all the time. When it does not, the others find an idle machine.
 TEST(FairnessTest, AHundredTimesItsShareGainsATenantNothing) {
   const double all_of_its_share = OthersP99(12), flood = OthersP99(100);
