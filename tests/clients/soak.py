@@ -83,6 +83,8 @@ def watch(server, clients, begin, seconds):
             waiting.append(now["headrace_sequences_waiting"])
         for client in clients:
             client.join(0.5 / len(clients))
+    if not usage:  # all clients gave up before; what they heard is told below
+        return {"usage": 0, "waiting": 0, "growth_kib": 0}
     return {"usage": statistics.mean(usage), "waiting": statistics.mean(waiting), "growth_kib": most - first}
 
 
