@@ -23,6 +23,37 @@ void WatchCachedAndDrafted(MetricsRegistry& metrics, const EngineStats& s, const
        "Draft tokens taken into an answer.", s.accepted_tokens);
 }
 
+// What is refused and given up when too much comes.
+void WatchOverload(MetricsRegistry& metrics, const EngineStats& s) {
+  const auto counter = [&](const char* name, const char* help, const std::atomic<uint64_t>& value,
+                           const MetricLabels& labels) {
+    metrics.Watch(name, help, labels, true,
+                  [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); });
+  };
+  constexpr std::pair<Verdict, const char*> kRefusals[] = {{Verdict::kTooLate, "deadline"},
+                                                           {Verdict::kNeverInTime, "deadline_never"},
+                                                           {Verdict::kKeyLimit, "key_limit"},
+                                                           {Verdict::kBandFull, "band_full"},
+                                                           {Verdict::kFull, "full"},
+                                                           {Verdict::kShed, "shed"},
+                                                           {Verdict::kTenantPart, "tenant_part"}};
+  for (const auto& [verdict, reason] : kRefusals) {
+    counter("headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
+            s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});
+  }
+  metrics.Watch("headrace_brown_out_rung", "0: nothing is given up; docs/overload.md names the rungs.", {}, false,
+                [&s] { return s.rung.load(std::memory_order_relaxed); });
+  constexpr std::pair<Rung, const char*> kRungNames[] = {{Rung::kNoDrafts, "no_drafts"},
+                                                         {Rung::kNoBatch, "no_batch"},
+                                                         {Rung::kShortAnswers, "short_answers"},
+                                                         {Rung::kShedBatch, "shed_batch"},
+                                                         {Rung::kShedNormal, "shed_normal"}};
+  for (const auto& [rung, name] : kRungNames) {
+    counter("headrace_brown_outs_total", "How often each rung of the ladder was stepped on.",
+            s.brown_outs[static_cast<size_t>(rung)], {{"rung", name}});
+  }
+}
+
 }  // namespace
 
 void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::string& model_name, bool vllm_names) {
@@ -58,28 +89,7 @@ void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::stri
           {{"reason", "error"}});
   counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
           {{"reason", "cancelled"}});
-  constexpr std::pair<Verdict, const char*> kRefusals[] = {{Verdict::kTooLate, "deadline"},
-                                                           {Verdict::kNeverInTime, "deadline_never"},
-                                                           {Verdict::kKeyLimit, "key_limit"},
-                                                           {Verdict::kBandFull, "band_full"},
-                                                           {Verdict::kFull, "full"},
-                                                           {Verdict::kShed, "shed"},
-                                                           {Verdict::kTenantPart, "tenant_part"}};
-  for (const auto& [verdict, reason] : kRefusals) {
-    counter("headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
-            s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});
-  }
-  metrics.Watch("headrace_brown_out_rung", "0: nothing is given up; docs/overload.md names the rungs.", {}, false,
-                [&s] { return s.rung.load(std::memory_order_relaxed); });
-  constexpr std::pair<Rung, const char*> kRungNames[] = {{Rung::kNoDrafts, "no_drafts"},
-                                                         {Rung::kNoBatch, "no_batch"},
-                                                         {Rung::kShortAnswers, "short_answers"},
-                                                         {Rung::kShedBatch, "shed_batch"},
-                                                         {Rung::kShedNormal, "shed_normal"}};
-  for (const auto& [rung, name] : kRungNames) {
-    counter("headrace_brown_outs_total", "How often each rung of the ladder was stepped on.",
-            s.brown_outs[static_cast<size_t>(rung)], {{"rung", name}});
-  }
+  WatchOverload(metrics, s);
   counter("headrace_answers_shortened_total", "Batch requests whose max_tokens were cut under overload.", s.shortened);
   metrics.Watch("headrace_sequences_running", "Sequences in the batch.", {}, false,
                 [&s] { return s.running.load(std::memory_order_relaxed); });
