@@ -1,10 +1,11 @@
-//! Constrained decoding: masks of allowed tokens for a JSON schema.
+//! Constrained decoding: masks of allowed tokens for a JSON schema, a regular expression or a grammar.
 use std::sync::Arc;
 
 use llguidance::{api::TopLevelGrammar, earley::SlicedBiasComputer, Matcher, ParserFactory};
 use toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use crate::guard::{invalid, Outcome};
+use crate::ts_grammar_kind;
 use crate::tokenizer::{EncodeOptions, Tokenizer};
 
 /// Built on the first grammar only: the trie of a large vocabulary takes tens of megabytes.
@@ -45,15 +46,23 @@ impl GrammarParts {
         let slices = SlicedBiasComputer::general_slices();
         let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices).map_err(|e| format!("{e:#}"))?;
         factory.quiet();
+        // Errors go to the client: what is wrong, not where the parser stands.
+        factory.limits_mut().verbose_errors = false;
         Ok(GrammarParts { factory })
     }
 
-    pub fn json_schema(&self, schema: &[u8]) -> Outcome<Matcher> {
-        let schema: serde_json::Value = serde_json::from_slice(schema).map_err(|e| invalid(format!("schema: {e}")))?;
-        let parser = self.factory.create_parser(TopLevelGrammar::from_json_schema(schema));
-        let matcher = Matcher::new(parser);
+    pub fn compile(&self, kind: ts_grammar_kind, source: &[u8]) -> Outcome<Matcher> {
+        let text = std::str::from_utf8(source).map_err(|e| invalid(format!("not valid UTF-8: {e}")))?;
+        let grammar = match kind {
+            ts_grammar_kind::TS_JSON_SCHEMA => {
+                TopLevelGrammar::from_json_schema(serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?)
+            }
+            ts_grammar_kind::TS_REGEX => TopLevelGrammar::from_regex(text),
+            ts_grammar_kind::TS_LARK => TopLevelGrammar::from_lark(text.to_string()),
+        };
+        let matcher = Matcher::new(self.factory.create_parser(grammar));
         match matcher.get_error() {
-            Some(message) => Err(invalid(format!("schema: {message}"))),
+            Some(message) => Err(invalid(message)),
             None => Ok(matcher),
         }
     }
