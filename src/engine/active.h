@@ -21,7 +21,9 @@ struct Engine::Active {
   std::array<int32_t, kDraftsMax> drafts{};  // offered for the next step, from the first on
   int32_t sampled = 0;                       // tokens that this step's rows have yielded
   AdjustmentTable adjustments;
-  std::vector<int32_t> end_bans;  // tokens banned until min_tokens
+  std::vector<int32_t> end_bans;     // tokens banned until min_tokens
+  std::unique_ptr<Grammar> grammar;  // where the answer stands in its request's
+  std::vector<uint32_t> mask;        // of the next token; empty without a grammar
   StopMatcher::State stop_state{};
   uint64_t text_bytes = 0;  // of the answer so far
   int64_t max_tokens = 0;

@@ -20,7 +20,8 @@ constexpr int64_t kAnswerTokensKept = 2048;
 
 // The prompt is indexed here, on the thread that brings it.
 void Engine::PrepareDrafts(Active& active) {
-  if (drafts_max_ == 0 || active.max_tokens <= 1) return;
+  // A draft row would need the mask of a token that is not committed.
+  if (drafts_max_ == 0 || active.max_tokens <= 1 || active.request->grammar != nullptr) return;
   active.tenant_texts = tenant_texts_.Of(active.request->cache_namespace);
   active.lookup = std::make_unique<PromptLookup>(active.tokens, active.max_tokens, active.tenant_texts);
 }

@@ -196,6 +196,9 @@ void Engine::AddSample(const Active& active, int32_t row, int32_t span, int32_t 
                             static_cast<int32_t>(input_.adjustments.size()), static_cast<int32_t>(entries.size()),
                             active.request->sampling});
   input_.adjustments.insert(input_.adjustments.end(), entries.begin(), entries.end());
+  if (target >= 0 || active.mask.empty()) return;
+  input_.samples.back().first_mask_word = static_cast<int32_t>(input_.masks.size());
+  input_.masks.insert(input_.masks.end(), active.mask.begin(), active.mask.end());
 }
 
 Result<const StepOutput*> Engine::Forward() {
@@ -278,6 +281,10 @@ void Engine::CommitToken(Active& active, const SampleResult& result, TimeNs now)
   }
   TokenEvent event{result.token, 0, EndReason::kNone};
   MatchStops(active, result.token, &event);
+  if (event.finish == EndReason::kNone && r.grammar != nullptr) {
+    if (Status followed = FollowGrammar(active, result.token, &event); !followed)
+      return Fail(active, std::move(followed).error());
+  }
   if (event.finish == EndReason::kNone && active.generated() >= active.max_tokens + (HEADRACE_PLANTED(34) ? 1 : 0)) {
     event.finish = EndReason::kLength;
     event.released_bytes = static_cast<uint32_t>(active.text_bytes);
@@ -289,9 +296,19 @@ void Engine::CommitToken(Active& active, const SampleResult& result, TimeNs now)
 EndReason Engine::EndOf(const Active& active, int32_t token) const {
   const EngineRequest& r = *active.request;
   if (std::ranges::find(r.stop_token_ids, token) != r.stop_token_ids.end()) return EndReason::kStop;
-  if (r.ignore_eos) return EndReason::kNone;
+  if (r.ignore_eos && r.grammar == nullptr) return EndReason::kNone;  // nothing follows a grammar's end
   const std::span<const int32_t> ends = tokenizer_.end_of_generation();
   return std::ranges::find(ends, token) != ends.end() ? EndReason::kStop : EndReason::kNone;
+}
+
+// Takes the token, and finds what may follow it.
+Status Engine::FollowGrammar(Active& active, int32_t token, TokenEvent* event) {
+  Grammar& grammar = *active.grammar;
+  HR_RETURN_IF_ERROR(grammar.Commit(token));
+  if (!grammar.done()) return grammar.Mask(active.mask);
+  event->finish = EndReason::kStop;
+  event->released_bytes = static_cast<uint32_t>(active.text_bytes);
+  return {};
 }
 
 void Engine::MatchStops(Active& active, int32_t token, TokenEvent* event) {

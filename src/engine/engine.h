@@ -120,6 +120,8 @@ class Engine {
   void CommitToken(Active& active, const SampleResult& result, TimeNs now);
   EndReason EndOf(const Active& active, int32_t token) const;
   void MatchStops(Active& active, int32_t token, TokenEvent* event);
+  Status BeginGrammar(Active& active);
+  Status FollowGrammar(Active& active, int32_t token, TokenEvent* event);
   void Finish(Active& active, EndReason reason);
   void Fail(Active& active, Error error);
   void FailStep(const Error& error) REQUIRES_LOCK(mutex_);

@@ -92,10 +92,8 @@ TEST(PrefixCacheTest, WaitingForAnothersBlocksNeverHangs) {
   EXPECT_LT(w.engine.stats().prompt_tokens.load(), 1500u) << "the shared part was computed about once";
 }
 
-// With room for everything hits equal an oracle's exactly: random trees of prompts, one request after another, and the
-// answers themselves can be continued.
-// Blocks that a batch answer found in the cache did not count as room for an urgent prompt, which so was not let in; and
-// while it was in line the batch answer rested. Neither ever ended.
+// Blocks that a batch answer found in the cache did not count as room for an urgent prompt, which so was not let in;
+// and while it was in line the batch answer rested. Neither ever ended.
 TEST(PrefixCacheTest, AnUrgentPromptIsLetInBesideBatchWorkThatCameFromTheCache) {
   World w(R"({"kv_blocks": 12, "replies": [{"pieces": ["x"], "repeat": 100}]})");
   const std::string shared = Letters(1, 450);
@@ -113,6 +111,8 @@ TEST(PrefixCacheTest, AnUrgentPromptIsLetInBesideBatchWorkThatCameFromTheCache) 
   EXPECT_EQ(w.Read(*first).tokens + w.Read(*second).tokens, 200);
 }
 
+// With room for everything hits equal an oracle's exactly: random trees of prompts, one request after another, and the
+// answers themselves can be continued.
 TEST(PrefixCacheTest, WithRoomForEverythingHitsAreTheOracles) {
   World w(R"({"kv_blocks": 4096, "replies": [{"pieces": ["ab", "c"], "repeat": 60}]})");
   Random random(9);

@@ -17,6 +17,7 @@
 #include "base/ring.h"
 #include "queueing/waiting_queue.h"
 #include "sampling/sampler.h"
+#include "text/grammar.h"
 #include "text/stop_matcher.h"
 
 namespace headrace {
@@ -26,6 +27,8 @@ struct EngineRequest {
   SamplingParams sampling;      // the seed is drawn already
   std::vector<std::pair<int32_t, float>> logit_bias;
   std::optional<StopMatcher> stops;
+  // What the answer may be; null: anything. It is only cloned from. Where nothing may follow the answer ends.
+  std::shared_ptr<const Grammar> grammar;
   std::vector<int32_t> stop_token_ids;
   int64_t max_tokens = INT64_MAX;  // clamped to what context and pool leave
   int64_t min_tokens = 0;          // until then no end token is drawn and no stop string matches

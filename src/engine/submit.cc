@@ -52,6 +52,7 @@ Result<std::shared_ptr<EngineStream>> Engine::Submit(std::unique_ptr<EngineReque
     if (scheduler_.ClampedMaxTokens(prompt, INT64_MAX) < 1) return headrace::Fail(scheduler_.NeverFits(prompt));
   }
   std::unique_ptr<Active> active = MakeActive(std::move(request), bell);
+  if (active->request->grammar != nullptr) HR_RETURN_IF_ERROR(BeginGrammar(*active));
   const EngineRequest& r = *active->request;
   SequenceSpec spec{.prompt_tokens = prompt,
                     .max_tokens = active->max_tokens,
@@ -88,6 +89,12 @@ Status Engine::Admit(const SequenceSpec& spec, TimeNs now) {
   if (answer.verdict == Verdict::kAdmit) return {};
   stats_.refused[static_cast<size_t>(answer.verdict)].fetch_add(1, std::memory_order_relaxed);
   return headrace::Fail(RefusalError(answer, place, now));
+}
+
+Status Engine::BeginGrammar(Active& active) {
+  HR_ASSIGN_OR_RETURN(active.grammar, active.request->grammar->Clone());
+  active.mask.resize(MaskWords(std::max(description_.vocab_size, tokenizer_.vocab_size())));
+  return active.grammar->Mask(active.mask);
 }
 
 std::unique_ptr<Engine::Active> Engine::MakeActive(std::unique_ptr<EngineRequest> request, Doorbell* bell) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/token_mask.h"
 #include "sampling/sampler.h"
 
 namespace headrace {
@@ -51,6 +52,7 @@ struct StepSample {
   int32_t first_adjustment = 0;  // in StepInput::adjustments
   int32_t adjustment_count = 0;
   SamplingParams params;
+  int32_t first_mask_word = -1;  // in StepInput::masks: MaskWords of the vocabulary; -1: every token may be drawn
 };
 
 struct StepInput {
@@ -59,6 +61,7 @@ struct StepInput {
   std::vector<int32_t> blocks;      // block tables, one after another
   std::vector<StepSample> samples;  // in row order; of a sequence that verifies drafts, each row
   std::vector<TokenAdjustment> adjustments;
+  std::vector<uint32_t> masks;  // base/token_mask.h, one after another
 
   void Clear() {
     token_ids.clear();
@@ -66,8 +69,15 @@ struct StepInput {
     blocks.clear();
     samples.clear();
     adjustments.clear();
+    masks.clear();
   }
 };
+
+// Empty: every token may be drawn.
+inline std::span<const uint32_t> MaskOf(const StepInput& input, const StepSample& sample, int32_t vocab_size) {
+  if (sample.first_mask_word < 0) return {};
+  return std::span(input.masks).subspan(static_cast<size_t>(sample.first_mask_word), MaskWords(vocab_size));
+}
 
 struct StepOutput {
   std::vector<SampleResult> results;  // one per sample

@@ -6,6 +6,7 @@
 
 #include "base/exact_math.h"
 #include "base/random.h"
+#include "base/token_mask.h"
 #include "sampling/float_order.h"
 
 namespace headrace {
@@ -58,9 +59,27 @@ void Sampler::Sample(float* logits, const SampleRequest& request, SampleResult* 
     return;
   }
   Adjust(logits, request);
+  if (!request.allowed.empty()) ApplyMask(logits, request.allowed);
   if (!maxima_are_found_) FindMaxima(logits);
   result->token = request.params.temperature < kGreedyBelow ? Greedy(logits) : Draw(logits, request);
+  // Nothing with a chance is allowed: the mask wins over a bias.
+  if (!request.allowed.empty() && !(max_ > kBanned)) result->token = FirstAllowed(request.allowed);
   result->logprob = wants_logprobs ? Logprob(RawLogit(logits, request, result->token), log_sum) : 0.0f;
+}
+
+void Sampler::ApplyMask(float* logits, std::span<const uint32_t> allowed) {
+  static_assert(kSegmentTokens % 32 == 0);
+  team_.ForSegments([&](int32_t, int32_t first, int32_t count) {
+    for (int32_t at = first; at < first + count; at += 32) {
+      const uint32_t word = allowed[static_cast<size_t>(at) / 32];
+      if (word == UINT32_MAX) continue;
+      const int32_t end = std::min(at + 32, first + count);
+      for (int32_t token = at; token < end; ++token) {
+        if ((word >> (token - at) & 1) == 0) logits[token] = kBanned;
+      }
+    }
+  });
+  maxima_are_found_ = false;
 }
 
 void Sampler::FindMaxima(float* logits) {

@@ -2,9 +2,9 @@
 // instruction set; neighbours, threads and batch do not matter.
 //
 // Order of operations: log-probabilities of the raw logits are taken first (before any adjustment and temperature);
-// then repetition penalty (on prompt and output), presence and frequency penalty (on output), logit bias; then
-// temperature 0 (or below kGreedyBelow) takes the largest, lowest id first; otherwise temperature, top-k, top-p over
-// what top-k left, min-p, and one draw.
+// then repetition penalty (on prompt and output), presence and frequency penalty (on output), logit bias, the mask;
+// then temperature 0 (or below kGreedyBelow) takes the largest, lowest id first; otherwise temperature, top-k, top-p
+// over what top-k left, min-p, and one draw.
 //
 // Each of top-k, top-p and min-p keeps a prefix of the tokens by value, lowest id first among equals; what a prefix
 // weighs decides where it ends, so that nothing is ever sorted but the few tokens around that place. The draw walks the
@@ -58,6 +58,8 @@ struct SampleRequest {
   SamplingParams params;
   uint64_t position = 0;  // counter of the draw
   std::span<const TokenAdjustment> adjustments;
+  // base/token_mask.h: what may be drawn; at least one token, whatever its bias. MaskWords long, or empty: all.
+  std::span<const uint32_t> allowed;
   int32_t target = -1;        // >= 0: no draw, report the log-probability of this token
   int32_t top_logprobs = -1;  // < 0: no log-probabilities
 };
@@ -87,6 +89,8 @@ class Sampler {
   // Infinities become the largest float, so that differences are numbers.
   void FindMax(float* logits);
   void Adjust(float* logits, const SampleRequest& request);
+  // Bans what the mask does not allow, and finds the maxima of what is left.
+  void ApplyMask(float* logits, std::span<const uint32_t> allowed);
   double LogOfSum(const float* logits);
   void TopLogprobs(const float* logits, double log_sum, int32_t count, SampleResult* result);
   float RawLogit(const float* logits, const SampleRequest& request, int32_t token) const;

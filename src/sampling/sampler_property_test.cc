@@ -77,6 +77,19 @@ std::vector<TokenAdjustment> RandomAdjustments(Random& random, size_t n) {
   return out;
 }
 
+// From one token to all, at least one. Words beyond the row's last token are as likely to have bits.
+std::vector<uint32_t> RandomMask(Random& random, size_t n) {
+  std::vector<uint32_t> mask((n + 31) / 32);
+  const uint64_t kind = random.Below(4);
+  for (uint32_t& word : mask) {
+    const auto bits = static_cast<uint32_t>(random.Next());
+    word = kind == 0 ? 0 : kind == 1 ? bits : kind == 2 ? UINT32_MAX : random.Below(3) == 0 ? bits & (bits >> 7) : 0;
+  }
+  const size_t one = random.Below(n);
+  mask[one / 32] |= 1u << (one % 32);
+  return mask;
+}
+
 SampleResult SampleRow(Sampler& sampler, std::vector<float> row, const SampleRequest& request,
                        ComputePool* pool = nullptr) {
   SampleResult result;
@@ -100,6 +113,8 @@ TEST(SamplerPropertyTest, DrawsWhatTheSlowReferenceAllows) {
       SampleRequest request{.params = RandomParams(random, n), .top_logprobs = round % 3 == 0 ? 5 : -1};
       const auto adjustments = RandomAdjustments(random, n);
       if (round % 2 == 0) request.adjustments = adjustments;
+      const auto mask = RandomMask(random, n);
+      if (round % 5 < 2) request.allowed = mask;
       const SlowSampler slow(row, request);
       for (request.position = 0; request.position < 4; ++request.position) {
         const SampleResult got = SampleRow(sampler, row, request);
@@ -151,6 +166,8 @@ TEST(SamplerPropertyTest, ThreadsAndInstructionSetsDrawTheSame) {
       SampleRequest request{.params = RandomParams(random, n), .top_logprobs = round % 4 == 0 ? 20 : -1};
       const auto adjustments = RandomAdjustments(random, n);
       request.adjustments = adjustments;
+      const auto mask = RandomMask(random, n);
+      if (round % 2 == 1) request.allowed = mask;
       request.position = static_cast<uint64_t>(round);
       const SampleResult truth = SampleRow(reference, row, request);
       for (auto& sampler : samplers) {
@@ -170,6 +187,30 @@ TEST(SamplerPropertyTest, ThreadsAndInstructionSetsDrawTheSame) {
 }
 
 // Rows larger than what one list takes: thresholds from samples, halving, and ties by the ten thousand.
+// A mask that leaves only tokens without a chance: banned by a bias, impossible, or no numbers.
+TEST(SamplerPropertyTest, TheMaskWinsOverABias) {
+  std::vector<float> row(100, 1.0f);
+  row[70] = kNotANumber;
+  row[71] = -kInfinity;
+  const std::vector<TokenAdjustment> banned = {{40, -100.0f}, {41, -100.0f}};
+  Sampler sampler(100, *UsableKernels().back());
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (const int32_t token : {40, 41, 70, 71}) {
+      std::vector<uint32_t> mask(4);
+      mask[static_cast<size_t>(token) / 32] = 1u << (token % 32);
+      SampleRequest request{
+          .params = {.temperature = temperature}, .adjustments = banned, .allowed = mask, .top_logprobs = 2};
+      const SampleResult got = SampleRow(sampler, row, request);
+      EXPECT_EQ(got.token, token);
+      EXPECT_FALSE(std::isnan(got.logprob));
+    }
+    std::vector<uint32_t> both(4);
+    both[1] = 1u << (40 % 32) | 1u << (50 % 32);
+    SampleRequest request{.params = {.temperature = temperature}, .adjustments = banned, .allowed = both};
+    EXPECT_EQ(SampleRow(sampler, row, request).token, 50) << "which has a chance";
+  }
+}
+
 TEST(SamplerPropertyTest, LargeRowsAreCutExactly) {
   constexpr size_t kTokens = 150'000;
   Sampler sampler(kTokens, *UsableKernels().back());
@@ -201,6 +242,8 @@ TEST(SamplerPropertyTest, AllocatesNothing) {
     SampleRequest request{.params = RandomParams(random, kTokens), .top_logprobs = round % 2 == 0 ? 20 : -1};
     const auto adjustments = RandomAdjustments(random, kTokens);
     request.adjustments = adjustments;
+    const auto mask = RandomMask(random, kTokens);
+    if (round % 3 == 0) request.allowed = mask;
     SampleResult result;
     counting = true;
     sampler.Sample(row.data(), request, &result);

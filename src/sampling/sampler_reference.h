@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/token_mask.h"
 #include "sampling/sampler.h"
 
 namespace headrace {
@@ -17,6 +18,10 @@ class SlowSampler {
     for (float& x : logits_) x = std::isnan(x) ? -std::numeric_limits<float>::infinity() : x;
     raw_ = logits_;
     Adjust(request);
+    allowed_.assign(request.allowed.begin(), request.allowed.end());
+    for (size_t t = 0; t < logits_.size(); ++t) {
+      if (!Unmasked(static_cast<int32_t>(t))) logits_[t] = -std::numeric_limits<float>::infinity();
+    }
     Sort();
     if (order_.empty()) return;
     const SamplingParams& p = request.params;
@@ -35,7 +40,7 @@ class SlowSampler {
 
   // Whether `token` may be drawn, with a tolerance where a rounding decides.
   bool Allows(int32_t token) const {
-    if (order_.empty()) return token >= 0 && token < static_cast<int32_t>(logits_.size());
+    if (order_.empty()) return token >= 0 && token < static_cast<int32_t>(logits_.size()) && Unmasked(token);
     const auto at = std::find(order_.begin(), order_.end(), token);
     if (at == order_.end()) return false;
     const auto i = static_cast<size_t>(at - order_.begin());
@@ -64,6 +69,7 @@ class SlowSampler {
   }
 
  private:
+  bool Unmasked(int32_t token) const { return allowed_.empty() || MaskAllows(allowed_, token); }
   void Adjust(const SampleRequest& request) {
     const SamplingParams& p = request.params;
     for (const TokenAdjustment& a : request.adjustments) {
@@ -89,6 +95,7 @@ class SlowSampler {
   }
 
   std::vector<float> logits_, raw_;
+  std::vector<uint32_t> allowed_;
   std::vector<int32_t> order_;
   std::vector<double> mass_, before_;  // by place in order_
   double top_p_ = 1, min_p_ = 0;

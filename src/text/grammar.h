@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/token_mask.h"
 #include "text/tokenizer.h"
 
 struct ts_matcher;
@@ -25,9 +26,6 @@ constexpr size_t kGrammarBytesMax = 1 << 20;  // of a grammar's text
 // Any object: what `response_format` of type json_object asks for.
 constexpr std::string_view kAnyJsonObject = R"({"type":"object"})";
 
-// 32 tokens a word: bit i % 32 of word i / 32 is token i's.
-constexpr size_t MaskWords(int32_t vocab_size) { return (static_cast<size_t>(vocab_size) + 31) / 32; }
-
 // One thread at a time.
 class Grammar {
  public:
@@ -40,9 +38,10 @@ class Grammar {
 
   // In the same state, and alone from here on.
   Result<std::unique_ptr<Grammar>> Clone() const;
-  // The tokens that may come next; the end token among them where the answer may end. At least one is allowed. Words
-  // beyond the vocabulary's are zero. REQUIRES: MaskWords words. Errors: kInvalidArgument: too ambiguous to follow
-  // within the budget of a step.
+  // The tokens that may come next (base/token_mask.h); the end token among them where the answer may end. At least one
+  // is allowed. Text that the grammar leaves no choice of comes as the tokenizer would spell it. Words beyond the
+  // vocabulary's are zero. REQUIRES: its MaskWords, or more. Errors: kInvalidArgument: too ambiguous to follow within
+  // the budget of a step.
   Status Mask(std::span<uint32_t> words);
   // REQUIRES: a token that the last mask allows, and not an end token. Errors as of Mask.
   Status Commit(int32_t token);

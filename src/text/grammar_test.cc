@@ -29,7 +29,7 @@ constexpr char kPerson[] = R"({"type":"object","properties":{"name":{"type":"str
 std::vector<int32_t> TokensOf(std::span<const uint32_t> mask, int32_t vocab) {
   std::vector<int32_t> out;
   for (int32_t t = 0; t < vocab; ++t) {
-    if (mask[static_cast<size_t>(t) / 32] >> (t % 32) & 1) out.push_back(t);
+    if (MaskAllows(mask, t)) out.push_back(t);
   }
   return out;
 }
@@ -87,11 +87,11 @@ TEST(GrammarTest, AnInstanceIsNeverRefused) {
     std::vector<uint32_t> mask(MaskWords(tokenizer->vocab_size()));
     for (int32_t token : *tokenizer->Encode(text, {})) {
       ASSERT_TRUE((*grammar)->Mask(mask).has_value());
-      ASSERT_TRUE(mask[static_cast<size_t>(token) / 32] >> (token % 32) & 1) << text;
+      ASSERT_TRUE(MaskAllows(mask, token)) << text;
       ASSERT_TRUE((*grammar)->Commit(token).has_value());
     }
     ASSERT_TRUE((*grammar)->Mask(mask).has_value());
-    EXPECT_TRUE(mask[static_cast<size_t>(tokenizer->eos()) / 32] >> (tokenizer->eos() % 32) & 1) << text;
+    EXPECT_TRUE(MaskAllows(mask, tokenizer->eos())) << text;
   }
 }
 

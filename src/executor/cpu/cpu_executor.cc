@@ -181,9 +181,10 @@ void CpuExecutor::SampleAll(const StepInput& input, float* logits) {
     const std::span adjustments =
         std::span(input.adjustments)
             .subspan(static_cast<size_t>(s.first_adjustment), static_cast<size_t>(s.adjustment_count));
-    samplers_[static_cast<size_t>(worker)]->Sample(logits + i * description_.vocab_size,
-                                                   {s.params, s.position, adjustments, s.target, s.top_logprobs},
-                                                   &output_.results[static_cast<size_t>(i)], pool);
+    samplers_[static_cast<size_t>(worker)]->Sample(
+        logits + i * description_.vocab_size,
+        {s.params, s.position, adjustments, MaskOf(input, s, description_.vocab_size), s.target, s.top_logprobs},
+        &output_.results[static_cast<size_t>(i)], pool);
   };
   // Each worker has rows of its own while there are enough. What is left over the workers share, row by row, when that
   // takes less than one row by one worker: a shared row is 1 / workers of it, and an eighth for barriers.

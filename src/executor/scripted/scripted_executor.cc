@@ -154,6 +154,9 @@ void ScriptedExecutor::Answer(const StepInput& input, const StepSample& sample, 
     const TokenAdjustment& adjustment = input.adjustments[static_cast<size_t>(sample.first_adjustment + a)];
     if (adjustment.token == result->token && adjustment.bias <= kBanBias) result->token = ' ';
   }
+  const std::span<const uint32_t> allowed = MaskOf(input, sample, description_.vocab_size);
+  if (!allowed.empty() && result->token >= 0 && !MaskAllows(allowed, result->token))
+    result->token = FirstAllowed(allowed);
   for (int32_t i = 0; i < result->top_count; ++i) {
     result->top_tokens[i] = i == 0 ? std::max(result->token, 0) : (i - 1 < result->token ? i - 1 : i);
     result->top_logprobs[i] = -0.5f - static_cast<float>(i);
