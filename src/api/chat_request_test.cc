@@ -262,13 +262,10 @@ TEST(ChatRequest, OwnAndVllmFields) {
 
 TEST(ChatRequest, T7AndC34KnownFieldsThatAreNotServedAreNamed) {
   const char* cases[][2] = {
-      {R"("guided_json":{"type":"object"})", "guided_json"},
-      {R"("guided_regex":"a+")", "guided_regex"},
-      {R"("guided_choice":["a"])", "guided_choice"},
       {R"("guided_grammar":"root ::= x")", "guided_grammar"},
-      {R"("structured_outputs":{"json":{}})", "structured_outputs"},
-      {R"("response_format":{"type":"json_object"})", "response_format"},
-      {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}})", "response_format"},
+      {R"("response_format":{"type":"structural_tag"})", "response_format.type"},
+      {R"("structured_outputs":{"json":{},"whitespace_pattern":" "})", "structured_outputs.whitespace_pattern"},
+      {R"("grammar":"root ::= x")", "grammar"},
       {R"("tools":[{"type":"function","function":{"name":"f"}}])", "tools"},
       {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"auto")", "tools"},
       {R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"required")", "tools"},
@@ -312,7 +309,7 @@ TEST(ChatRequest, T7ForeignFieldsAreNamedWithTheFieldToUse) {
       {R"("typical":0.5)", "typical", "top_p"},
       {R"("truncate":100)", "truncate", "shorten the prompt"},
       {R"("do_sample":false)", "do_sample", "temperature 0"},
-      {R"("format":"json")", "format", "in the prompt"},
+      {R"("format":"json")", "format", "response_format"},
       {R"("options":{"num_ctx":1})", "options", "top level"},
       {R"("num_predict":5)", "num_predict", "use max_tokens"},
       {R"("think":false)", "think", "enable_thinking"},

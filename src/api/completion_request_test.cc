@@ -86,8 +86,7 @@ TEST(CompletionRequest, FieldsOfOtherRoutesAreNamed) {
                             {R"("max_completion_tokens":5)", "max_completion_tokens"},
                             {R"("top_logprobs":5)", "top_logprobs"},
                             {R"("tools":[{}])", "tools"},
-                            {R"("guided_json":{})", "guided_json"},
-                            {R"("response_format":{"type":"json_object"})", "response_format"}};
+                            {R"("json_schema":{"type":"object"})", "json_schema"}};
   for (const auto& c : cases)
     ExpectRefused(ParseCompletionRequest, CompletionBodyWith(c[0]), c[1], "", ErrorCode::kUnsupported);
   EXPECT_THAT(Completion(R"("suffix":null,"tools":[],"foo":1)").unknown_fields, ElementsAre("foo"));

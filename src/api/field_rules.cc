@@ -21,7 +21,7 @@ struct UnservedField {
 
 constexpr std::string_view kLeaveOut = "leave it out";
 constexpr std::string_view kConstrain =
-    "constrained output is not served yet: ask for the format in the prompt and check the answer";
+    "use response_format, or structured_outputs with json, regex, choice or grammar";
 constexpr std::string_view kThinking = "send enable_thinking inside chat_template_kwargs of a chat";
 constexpr std::string_view kUseMaxTokens = "use max_tokens";
 constexpr std::string_view kTopLevel = "its members belong at the top level of the body";
@@ -29,13 +29,8 @@ constexpr std::string_view kPromptText = "put the text into the messages or the 
 
 constexpr UnservedField kBothKinds[] = {
     // vLLM
-    {"guided_json", Neutral::kNone, kConstrain},
-    {"guided_regex", Neutral::kNone, kConstrain},
-    {"guided_choice", Neutral::kNone, kConstrain},
-    {"guided_grammar", Neutral::kNone, kConstrain},
     {"guided_decoding_backend", Neutral::kNone, kConstrain},
     {"guided_whitespace_pattern", Neutral::kNone, kConstrain},
-    {"structured_outputs", Neutral::kEmpty, kConstrain},
     {"structural_tag", Neutral::kNone, kConstrain},
     {"use_beam_search", Neutral::kFalse, "use sampling or temperature 0"},
     {"length_penalty", Neutral::kOne, "it belongs to beam search, which is not served"},
@@ -224,19 +219,6 @@ Status CheckTools(JsonFields& fields, const ApiLimits& limits) {
   HR_RETURN_IF_ERROR(CheckToolPair(fields, "functions", "function_call", limits));
   bool parallel = true;  // without calls there is nothing to hold back
   return Store(fields.Bool("parallel_tool_calls"), &parallel);
-}
-
-Status CheckResponseFormat(JsonFields& fields) {
-  HR_ASSIGN_OR_RETURN(const Json* format, fields.Object("response_format"));
-  if (format == nullptr) return {};
-  HR_ASSIGN_OR_RETURN(JsonFields inner, JsonFields::Of(*format, "response_format"));
-  HR_ASSIGN_OR_RETURN(const auto type,
-                      inner.OneOf("type", {"text", "json_object", "json_schema", "grammar", "structural_tag"}));
-  if (!type) return Fail(ErrorCode::kInvalidArgument, "'response_format.type' is required.", "response_format.type");
-  if (*type == "text") return {};
-  return Fail(ErrorCode::kUnsupported,
-              fmt::format("'response_format' of type {} is not supported yet: {}.", *type, kConstrain),
-              "response_format");
 }
 
 Status ReadChatOptions(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request) {

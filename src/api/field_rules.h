@@ -13,8 +13,6 @@ namespace headrace {
 Status CheckUnsupported(JsonFields& fields, GenerationRequest::Kind kind);
 // tools, tool_choice, functions and function_call: accepted where they ask for no call (C15, C16).
 Status CheckTools(JsonFields& fields, const ApiLimits& limits);
-// response_format of type text passes.
-Status CheckResponseFormat(JsonFields& fields);
 // modalities ["text"] passes; reasoning_effort, verbosity and prediction are read or checked.
 Status ReadChatOptions(JsonFields& fields, const ApiLimits& limits, GenerationRequest* request);
 

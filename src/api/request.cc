@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "api/constraint.h"
 #include "api/field_rules.h"
 #include "api/messages.h"
 #include "api/request_fields.h"
@@ -157,7 +158,7 @@ Result<GenerationRequest> ParseChatRequest(std::string_view body, const ApiLimit
   HR_RETURN_IF_ERROR(ReadEnvelope(fields, limits, &request));
   HR_RETURN_IF_ERROR(CheckUnsupported(fields, request.kind));
   HR_RETURN_IF_ERROR(CheckTools(fields, limits));
-  HR_RETURN_IF_ERROR(CheckResponseFormat(fields));
+  HR_RETURN_IF_ERROR(ReadConstraint(fields, &request.constraint));
   HR_RETURN_IF_ERROR(ReadChatOptions(fields, limits, &request));
   HR_RETURN_IF_ERROR(ReadSampling(fields, limits, &request.sampling));
   HR_RETURN_IF_ERROR(ReadChatTokensMax(fields, &request));
@@ -183,7 +184,7 @@ Result<GenerationRequest> ParseCompletionRequest(std::string_view body, const Ap
   request.kind = GenerationRequest::Kind::kCompletion;
   HR_RETURN_IF_ERROR(ReadEnvelope(fields, limits, &request));
   HR_RETURN_IF_ERROR(CheckUnsupported(fields, request.kind));
-  HR_RETURN_IF_ERROR(CheckResponseFormat(fields));
+  HR_RETURN_IF_ERROR(ReadConstraint(fields, &request.constraint));
   HR_RETURN_IF_ERROR(ReadPrompts(fields, limits, &request.prompts));
   HR_RETURN_IF_ERROR(ReadSampling(fields, limits, &request.sampling));
   HR_RETURN_IF_ERROR(ReadCompletionOutput(fields, limits, &request));

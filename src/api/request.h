@@ -46,6 +46,16 @@ struct SamplingFields {
 
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
+// What the answer must be, whole.
+struct Constraint {
+  enum class Kind { kNone, kJsonSchema, kRegex, kLark };
+  Kind kind = Kind::kNone;
+  std::string text;
+  std::string field;  // that says so, for errors
+};
+// What response_format of type json_object asks for.
+constexpr std::string_view kAnyObjectSchema = R"({"type":"object"})";
+
 struct GenerationRequest {
   enum class Kind { kChat, kCompletion };
   Kind kind = Kind::kChat;
@@ -64,6 +74,7 @@ struct GenerationRequest {
   bool ignore_eos = false;
   SamplingFields sampling;
 
+  Constraint constraint;
   std::vector<std::string> stop;  // none is empty
   std::vector<int32_t> stop_token_ids;
   bool include_stop_str_in_output = false;

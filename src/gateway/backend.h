@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "gateway/identity.h"
 #include "queueing/priority.h"
+#include "text/grammar.h"
 
 namespace headrace {
 
@@ -22,6 +23,7 @@ struct PreparedRequest {
   Identity identity;
   std::string request_id;
   std::vector<std::vector<int32_t>> prompts;  // one for chat; prompts of a completion in order
+  std::shared_ptr<const Grammar> grammar;     // of api.constraint; null: none
   uint64_t seed = 0;                          // drawn when the client gave none; choice i uses seed + i
   Urgency urgency;
   TimeNs deadline = kNever;  // the client's: of no use later

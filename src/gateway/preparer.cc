@@ -25,10 +25,28 @@ Status Preparer::Prepare(PreparedRequest* request) const {
   }
   api.sampling.FillFrom(defaults_);
   request->seed = api.sampling.seed.value_or(EntropySeed());
+  HR_RETURN_IF_ERROR(CompileGrammar(api.constraint, &request->grammar));
   if (api.kind == GenerationRequest::Kind::kCompletion) return EncodeCompletions(request);
   HR_ASSIGN_OR_RETURN(auto ids, EncodeChat(api.messages, api.add_generation_prompt, api.continue_final_message,
                                            api.chat_template_kwargs));
   request->prompts.push_back(std::move(ids));
+  return {};
+}
+
+Status Preparer::CompileGrammar(const Constraint& constraint, std::shared_ptr<const Grammar>* out) const {
+  using Kind = Constraint::Kind;
+  if (constraint.kind == Kind::kNone) return {};
+  const GrammarKind kind = constraint.kind == Kind::kJsonSchema ? GrammarKind::kJsonSchema
+                           : constraint.kind == Kind::kRegex    ? GrammarKind::kRegex
+                                                                : GrammarKind::kLark;
+  auto grammar = Grammar::Compile(tokenizer_, kind, constraint.text);
+  if (!grammar) {
+    Error error = std::move(grammar).error();
+    error.message = fmt::format("'{}' cannot be enforced: {}", constraint.field, error.message);
+    error.field = constraint.field;
+    return Fail(std::move(error));
+  }
+  *out = std::move(*grammar);
   return {};
 }
 

@@ -31,6 +31,8 @@ class Preparer {
   Result<std::vector<int32_t>> EncodeChat(const Json& messages, bool add_generation_prompt, bool continue_final_message,
                                           const Json& arguments) const;
   Status EncodeCompletions(PreparedRequest* request) const;
+  // kInvalidArgument at the field that named it, with the compiler's words.
+  Status CompileGrammar(const Constraint& constraint, std::shared_ptr<const Grammar>* out) const;
 
   const Tokenizer& tokenizer_;
   const PromptEncoder* const prompts_;

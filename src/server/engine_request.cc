@@ -49,6 +49,7 @@ std::unique_ptr<EngineRequest> ToEngineRequest(const PreparedRequest& request, i
   r->sampling = ToSamplingParams(api.sampling, request.seed + static_cast<uint64_t>(candidate % api.best_of));
   r->logit_bias = api.sampling.logit_bias;
   r->stops = stops;
+  r->grammar = request.grammar;
   r->stop_token_ids = api.stop_token_ids;
   r->max_tokens = api.max_tokens.value_or(INT64_MAX);
   r->min_tokens = api.min_tokens;

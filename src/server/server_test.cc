@@ -9,6 +9,7 @@
 namespace headrace {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -328,10 +329,58 @@ TEST_F(ServerTest, HealthVersionAndMetrics) {
 TEST_F(ServerTest, UnknownFieldsPassAndForeignOnesAreRefused) {
   EXPECT_EQ(S().Chat("x", R"("frobnicate":{"a":1},"x_vendor":true)").status, 200);
   EXPECT_GE(S().Metric("headrace_unknown_fields_total"), 2);
-  for (const char* fields : {R"("guided_json":{"type":"object"})", R"("response_format":{"type":"json_object"})",
+  for (const char* fields : {R"("guided_grammar":"root ::= x")", R"("response_format":{"type":"structural_tag"})",
                              R"("tools":[{"type":"function","function":{"name":"f"}}])"}) {
     EXPECT_EQ(S().Chat("x", fields).status, 400) << fields;
   }
+}
+
+// ---- structured output ---------------------------------------------------------------------------------------------
+
+// Of the script's model, which would say something else.
+TEST_F(ServerTest, AnswersAreWhatTheRequestSaysTheyMustBe) {
+  const auto content = [&](const std::string& fields) {
+    const auto answer = S().Chat("x", fields + R"(,"max_tokens":600)");
+    EXPECT_EQ(answer.status, 200) << fields << answer.body;
+    const Json json = Json::parse(answer.body);
+    EXPECT_EQ(json["choices"][0]["finish_reason"], "stop") << answer.body;
+    return json["choices"][0]["message"]["content"].get<std::string>();
+  };
+  constexpr char kSchema[] =
+      R"({"type":"object","properties":{"a":{"enum":[1,22]},"b":{"const":"y"}},"required":["a","b"],"additionalProperties":false})";
+  const std::string schema = kSchema;
+  for (const std::string& fields :
+       {R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":)" + schema + "}}",
+        R"("structured_outputs":{"json":)" + schema + "}", R"("guided_json":)" + Json(schema).dump()}) {
+    const Json json = Json::parse(content(fields));
+    EXPECT_TRUE(json["a"] == 1 || json["a"] == 22) << json;
+    EXPECT_EQ(json["b"], "y");
+    EXPECT_EQ(json.size(), 2u);
+  }
+  EXPECT_THAT(content(R"x("structured_outputs":{"choice":["left","right \"x\""]})x"), AnyOf("left", "right \"x\""));
+  EXPECT_EQ(content(R"("guided_regex":"[0-9]{3}-x")").size(), 5u);
+  EXPECT_EQ(content(R"x("guided_grammar":"start: \"a\" (\"b\" | \"c\")")x").size(), 2u);
+  const auto several = S().Chat("x", R"("guided_regex":"[0-9]{3}-x","n":3)");
+  for (const Json& choice : Json::parse(several.body)["choices"])
+    EXPECT_EQ(choice["message"]["content"].get<std::string>().size(), 5u);
+}
+
+TEST_F(ServerTest, WhatCannotBeEnforcedIs400BeforeAnythingIsGenerated) {
+  const double before = S().Metric("headrace_generated_tokens_total");
+  const auto refused = [&](const char* fields, const char* param, const char* why) {
+    const auto answer = S().Chat("x", fields);
+    ExpectError(answer, 400, "invalid_value");
+    const Json error = Json::parse(answer.body)["error"];
+    EXPECT_EQ(error["param"], param) << answer.body;
+    EXPECT_THAT(error["message"].get<std::string>(), HasSubstr(why));
+  };
+  refused(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"array","uniqueItems":true}}})",
+      "response_format.json_schema.schema", "uniqueItems");
+  refused(R"("guided_json":"{")", "guided_json", "not JSON");
+  refused(R"("guided_regex":"[a")", "guided_regex", "cannot be enforced");
+  refused(R"("structured_outputs":{"grammar":"start: nowhere"})", "structured_outputs.grammar", "nowhere");
+  EXPECT_EQ(S().Metric("headrace_generated_tokens_total"), before);
 }
 
 // ---- keys, TLS -----------------------------------------------------------------------------------------------------

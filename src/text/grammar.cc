@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "text/shim.h"
 
 namespace headrace {
@@ -44,6 +45,7 @@ Status Grammar::Mask(std::span<uint32_t> words) {
   std::ranges::fill(words, 0);
   ShimBuffer err;
   const ts_status status = ts_matcher_mask(matcher_, words.data(), words.size(), err.raw());
+  CHECK(status != TS_TOO_SMALL);
   if (status != TS_OK) return std::unexpected(ShimError(status, err, ErrorCode::kInvalidArgument));
   return {};
 }

@@ -27,6 +27,21 @@ impl TokenizerEnv for Env {
     }
 }
 
+/// Between two parts of a JSON text: nothing, a blank, or a new line with its indentation. A model that may write as much
+/// white space as it likes may never stop.
+const WHITE_SPACE: &str = r"( |\r?\n[ \t]{0,40})?";
+
+/// The client's own options would change what is enforced.
+fn with_options(schema: serde_json::Value) -> serde_json::Value {
+    let mut object = match schema {
+        serde_json::Value::Object(object) => object,
+        serde_json::Value::Bool(true) => serde_json::Map::new(),
+        other => return other,
+    };
+    object.insert("x-guidance".to_string(), serde_json::json!({ "whitespace_pattern": WHITE_SPACE }));
+    serde_json::Value::Object(object)
+}
+
 impl GrammarParts {
     pub fn new(tokenizer: &Arc<Tokenizer>) -> Result<GrammarParts, String> {
         let table = &tokenizer.table;
@@ -55,7 +70,7 @@ impl GrammarParts {
         let text = std::str::from_utf8(source).map_err(|e| invalid(format!("not valid UTF-8: {e}")))?;
         let grammar = match kind {
             ts_grammar_kind::TS_JSON_SCHEMA => {
-                TopLevelGrammar::from_json_schema(serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?)
+                TopLevelGrammar::from_json_schema(with_options(serde_json::from_str(text).map_err(|e| invalid(format!("not JSON: {e}")))?))
             }
             ts_grammar_kind::TS_REGEX => TopLevelGrammar::from_regex(text),
             ts_grammar_kind::TS_LARK => TopLevelGrammar::from_lark(text.to_string()),
