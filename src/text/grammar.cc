@@ -14,12 +14,26 @@ ts_grammar_kind ShimKind(GrammarKind kind) {
   return kind == GrammarKind::kJsonSchema ? TS_JSON_SCHEMA : kind == GrammarKind::kRegex ? TS_REGEX : TS_LARK;
 }
 
+ptrdiff_t RulesOf(GrammarKind kind, std::string_view text) {
+  if (kind == GrammarKind::kLark) return std::ranges::count(text, ':');
+  ptrdiff_t references = 0;
+  for (const std::string_view name : {"$ref", "\\u00"}) {  // which an escape may spell, too
+    for (size_t at = text.find(name); at != text.npos; at = text.find(name, at + name.size())) ++references;
+  }
+  return references;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Grammar>> Grammar::Compile(const Tokenizer& tokenizer, GrammarKind kind, std::string_view text) {
   if (text.size() > kGrammarBytesMax) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("a grammar of {} bytes; at most {} are read", text.size(), kGrammarBytesMax));
+  }
+  if (kind != GrammarKind::kRegex && RulesOf(kind, text) > kGrammarRulesMax) {
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("it has more than {} {}", kGrammarRulesMax,
+                            kind == GrammarKind::kLark ? "colons, one for each rule" : "references ($ref)"));
   }
   ShimBuffer err;
   ts_matcher* matcher = nullptr;

@@ -159,6 +159,26 @@ TEST(GrammarTest, ACloneGoesOnAlone) {
   EXPECT_EQ(mask, before);
 }
 
+// The compiler recurses over rules and references: 20,000 of them ended the process.
+TEST(GrammarTest, LongChainsOfRulesAreRefused) {
+  const auto tokenizer = TinyTokenizer();
+  const auto lark = [](int rules) {
+    std::string text = "start: r0\n";
+    for (int i = 0; i < rules; ++i) text += "r" + std::to_string(i) + ": r" + std::to_string(i + 1) + "\n";
+    return text + "r" + std::to_string(rules) + ": \"a\"\n";
+  };
+  const auto schema = [](int references) {
+    std::string text = R"({"$ref":"#/$defs/d0","$defs":{)";
+    for (int i = 0; i < references; ++i)
+      text += "\"d" + std::to_string(i) + R"(":{"$ref":"#/$defs/d)" + std::to_string(i + 1) + "\"},";
+    return text + "\"d" + std::to_string(references) + R"(":{"type":"null"}}})";
+  };
+  EXPECT_TRUE(Grammar::Compile(*tokenizer, GrammarKind::kLark, lark(400)).has_value());
+  EXPECT_TRUE(Grammar::Compile(*tokenizer, GrammarKind::kJsonSchema, schema(400)).has_value());
+  EXPECT_FALSE(Grammar::Compile(*tokenizer, GrammarKind::kLark, lark(20'000)).has_value());
+  EXPECT_FALSE(Grammar::Compile(*tokenizer, GrammarKind::kJsonSchema, schema(20'000)).has_value());
+}
+
 TEST(GrammarTest, BadGrammarsAreRefusedWithTheCause) {
   const auto tokenizer = TinyTokenizer();
   const auto refused = [&](GrammarKind kind, std::string_view text) {
