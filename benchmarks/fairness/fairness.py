@@ -10,15 +10,13 @@ token while one of them asks for all the rest, and while it asks a hundred times
 """
 import argparse
 import asyncio
-import json
 import os
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(HERE, "..", "overload"))
-from overload import ANSWER, PROMPT, Answer, Server, Traffic, ask, quantile, shown  # noqa: E402
+from overload import ANSWER, PROMPT, Answer, Server, Traffic, arguments, ask, quantile, run, shown  # noqa: E402
 
 SEQUENCES = 8
 TENANTS = [f"t{i}" for i in range(10)]  # the first one floods
@@ -98,17 +96,9 @@ async def measure(args):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("model", nargs="?", default=os.path.join(ROOT, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    p.add_argument("--seconds", type=float, default=45, help="of each phase")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--json", default=os.path.join(ROOT, "build", "fairness", "result.json"))
+    p = arguments(__doc__, "fairness", 45)
     p.add_argument("--serve", nargs=argparse.REMAINDER, default=["--speculation", "off", "--threads", "1"], help="flags of headrace serve; one thread leaves a processor to the clients")
-    args = p.parse_args()
-    os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
-    result = asyncio.run(measure(args))
-    with open(args.json, "w") as f:
-        json.dump(result, f, indent=1)
+    run(measure, p.parse_args())
 
 
 if __name__ == "__main__":

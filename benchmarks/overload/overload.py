@@ -262,21 +262,32 @@ async def measure(args):
         server.process.wait(60)
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def arguments(doc, name, seconds):
+    """What every benchmark of the real server can be told."""
+    p = argparse.ArgumentParser(description=doc.split("\n")[0])
     p.add_argument("model", nargs="?", default=os.path.join(ROOT, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    p.add_argument("--seconds", type=float, default=60, help="of each phase")
-    p.add_argument("--loads", type=lambda v: [float(x) for x in v.split(",")], default=[1.5, 10.0], help="all traffic together, x capacity")
-    p.add_argument("--ttft", type=float, default=1.0, help="s; later first tokens are no goodput")
-    p.add_argument("--tpot", type=float, default=0.1, help="s a token on average; slower answers are no goodput")
+    p.add_argument("--seconds", type=float, default=seconds, help="of each phase")
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--json", default=os.path.join(ROOT, "build", "overload", "result.json"))
-    p.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further flags of headrace serve")
-    args = p.parse_args()
+    p.add_argument("--json", default=os.path.join(ROOT, "build", name, "result.json"))
+    return p
+
+
+def run(measure, args):
+    """What measure(args) found, kept in args.json."""
     os.makedirs(os.path.dirname(os.path.abspath(args.json)), exist_ok=True)
     result = asyncio.run(measure(args))
     with open(args.json, "w") as f:
         json.dump(result, f, indent=1)
+    return result
+
+
+def main():
+    p = arguments(__doc__, "overload", 60)
+    p.add_argument("--loads", type=lambda v: [float(x) for x in v.split(",")], default=[1.5, 10.0], help="all traffic together, x capacity")
+    p.add_argument("--ttft", type=float, default=1.0, help="s; later first tokens are no goodput")
+    p.add_argument("--tpot", type=float, default=0.1, help="s a token on average; slower answers are no goodput")
+    p.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further flags of headrace serve")
+    result = run(measure, p.parse_args())
     print(table(result["phases"], result["phases"][0]))
 
 

@@ -5,6 +5,12 @@
 namespace headrace {
 namespace {
 
+void WatchCounter(MetricsRegistry& metrics, const char* name, const char* help, const std::atomic<uint64_t>& value,
+                  const MetricLabels& labels = {}) {
+  metrics.Watch(name, help, labels, true,
+                [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); });
+}
+
 // Counters that vLLM has, too.
 void WatchCachedAndDrafted(MetricsRegistry& metrics, const EngineStats& s, const std::string& model_name,
                            bool vllm_names) {
@@ -25,11 +31,6 @@ void WatchCachedAndDrafted(MetricsRegistry& metrics, const EngineStats& s, const
 
 // What is refused and given up when too much comes.
 void WatchOverload(MetricsRegistry& metrics, const EngineStats& s) {
-  const auto counter = [&](const char* name, const char* help, const std::atomic<uint64_t>& value,
-                           const MetricLabels& labels) {
-    metrics.Watch(name, help, labels, true,
-                  [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); });
-  };
   constexpr std::pair<Verdict, const char*> kRefusals[] = {{Verdict::kTooLate, "deadline"},
                                                            {Verdict::kNeverInTime, "deadline_never"},
                                                            {Verdict::kKeyLimit, "key_limit"},
@@ -38,8 +39,8 @@ void WatchOverload(MetricsRegistry& metrics, const EngineStats& s) {
                                                            {Verdict::kShed, "shed"},
                                                            {Verdict::kTenantPart, "tenant_part"}};
   for (const auto& [verdict, reason] : kRefusals) {
-    counter("headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
-            s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});
+    WatchCounter(metrics, "headrace_sequences_refused_total", "Sequences that were refused at once, by the reason.",
+                 s.refused[static_cast<size_t>(verdict)], {{"reason", reason}});
   }
   metrics.Watch("headrace_brown_out_rung", "0: nothing is given up; docs/overload.md names the rungs.", {}, false,
                 [&s] { return s.rung.load(std::memory_order_relaxed); });
@@ -49,8 +50,8 @@ void WatchOverload(MetricsRegistry& metrics, const EngineStats& s) {
                                                          {Rung::kShedBatch, "shed_batch"},
                                                          {Rung::kShedNormal, "shed_normal"}};
   for (const auto& [rung, name] : kRungNames) {
-    counter("headrace_brown_outs_total", "How often each rung of the ladder was stepped on.",
-            s.brown_outs[static_cast<size_t>(rung)], {{"rung", name}});
+    WatchCounter(metrics, "headrace_brown_outs_total", "How often each rung of the ladder was stepped on.",
+                 s.brown_outs[static_cast<size_t>(rung)], {{"rung", name}});
   }
 }
 
@@ -58,39 +59,38 @@ void WatchOverload(MetricsRegistry& metrics, const EngineStats& s) {
 
 void WatchEngine(MetricsRegistry& metrics, const Engine& engine, const std::string& model_name, bool vllm_names) {
   const EngineStats& s = engine.stats();
-  const auto counter = [&](const char* name, const char* help, const std::atomic<uint64_t>& value,
-                           const MetricLabels& labels = {}) {
-    metrics.Watch(name, help, labels, true,
-                  [&value] { return static_cast<double>(value.load(std::memory_order_relaxed)); });
-  };
   const auto usage = [&engine] {
     return static_cast<double>(engine.stats().kv_blocks_used.load(std::memory_order_relaxed)) /
            engine.description().kv_blocks;
   };
-  counter("headrace_engine_steps_total", "Steps of the engine.", s.steps);
-  counter("headrace_engine_rows_total", "Rows computed in all steps.", s.rows);
-  counter("headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
-  counter("headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
-  counter("headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.", s.preemptions);
-  counter("headrace_recomputed_tokens_total", "Tokens computed again that preemptions had lost.", s.recomputed_tokens);
+  WatchCounter(metrics, "headrace_engine_steps_total", "Steps of the engine.", s.steps);
+  WatchCounter(metrics, "headrace_engine_rows_total", "Rows computed in all steps.", s.rows);
+  WatchCounter(metrics, "headrace_prompt_tokens_total", "Prompt tokens computed.", s.prompt_tokens);
+  WatchCounter(metrics, "headrace_generated_tokens_total", "Tokens generated.", s.generated_tokens);
+  WatchCounter(metrics, "headrace_preemptions_total", "Sequences that lost their KV blocks and were computed again.",
+               s.preemptions);
+  WatchCounter(metrics, "headrace_recomputed_tokens_total", "Tokens computed again that preemptions had lost.",
+               s.recomputed_tokens);
   WatchCachedAndDrafted(metrics, s, model_name, vllm_names);
-  counter("headrace_prefix_cache_evictions_total", "Cached KV blocks that made room for others.", s.prefix_evictions);
-  counter("headrace_prefix_cache_pins_refused_total", "KV blocks that were not pinned: half of the pool was.",
-          s.pins_refused);
+  WatchCounter(metrics, "headrace_prefix_cache_evictions_total", "Cached KV blocks that made room for others.",
+               s.prefix_evictions);
+  WatchCounter(metrics, "headrace_prefix_cache_pins_refused_total",
+               "KV blocks that were not pinned: half of the pool was.", s.pins_refused);
   metrics.Watch("headrace_prefix_cache_pinned_blocks", "Cached KV blocks that prompt_cache_retention keeps.", {}, false,
                 [&s] { return s.pinned_blocks.load(std::memory_order_relaxed); });
   metrics.Watch("headrace_prefix_cache_blocks", "KV blocks of 64 tokens that can be shared, in use or not.", {}, false,
                 [&s] { return s.kv_blocks_cached.load(std::memory_order_relaxed); });
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_stop,
-          {{"reason", "stop"}});
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_length,
-          {{"reason", "length"}});
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_error,
-          {{"reason", "error"}});
-  counter("headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
-          {{"reason", "cancelled"}});
+  WatchCounter(metrics, "headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_stop,
+               {{"reason", "stop"}});
+  WatchCounter(metrics, "headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_length,
+               {{"reason", "length"}});
+  WatchCounter(metrics, "headrace_sequences_finished_total", "Sequences by the reason of their end.", s.finished_error,
+               {{"reason", "error"}});
+  WatchCounter(metrics, "headrace_sequences_finished_total", "Sequences by the reason of their end.", s.cancelled,
+               {{"reason", "cancelled"}});
   WatchOverload(metrics, s);
-  counter("headrace_answers_shortened_total", "Batch requests whose max_tokens were cut under overload.", s.shortened);
+  WatchCounter(metrics, "headrace_answers_shortened_total", "Batch requests whose max_tokens were cut under overload.",
+               s.shortened);
   metrics.Watch("headrace_sequences_running", "Sequences in the batch.", {}, false,
                 [&s] { return s.running.load(std::memory_order_relaxed); });
   metrics.Watch("headrace_sequences_waiting", "Sequences that wait for a place.", {}, false,
